@@ -1,0 +1,60 @@
+/* Errors. Leaf code, runs in every process of ours; never allocates. */
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int err_set(struct cordon_err *err, int code, const char *stage, int sys_errno, const char *fmt, ...)
+{
+    if (!err)
+        return -1;
+
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
+    va_end(ap);
+
+    err->code = code;
+    err->sys_errno = sys_errno;
+    err->hint[0] = '\0';
+    snprintf(err->stage, sizeof(err->stage), "%s", stage);
+    if (sys_errno && n >= 0 && (size_t)n < sizeof(err->message))
+        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", strerror(sys_errno));
+    return -1;
+}
+
+int err_prefix(struct cordon_err *err, const char *fmt, ...)
+{
+    if (!err)
+        return -1;
+
+    char old[sizeof(err->message)];
+    memcpy(old, err->message, sizeof(old));
+
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
+    va_end(ap);
+    if (n >= 0 && (size_t)n < sizeof(err->message))
+        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", old);
+    return -1;
+}
+
+int err_hint(struct cordon_err *err, const char *fmt, ...)
+{
+    if (!err)
+        return -1;
+
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(err->hint, sizeof(err->hint), fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+int err_nomem(struct cordon_err *err, const char *stage)
+{
+    return err_set(err, CORDON_ERR_INTERNAL, stage, ENOMEM, "out of memory");
+}

@@ -1,0 +1,173 @@
+/* JSON writer. Leaf code on our side; failures stick in the buffer and are checked once. */
+#include "base/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void json_key(struct json *j, const char *key);
+
+static void json_escaped(struct buf *out, const char *data, size_t len)
+{
+    size_t start = 0;
+    buf_char(out, '"');
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)data[i];
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
+            continue;
+        buf_add(out, data + start, i - start);
+        start = i + 1;
+        if (c == '"' || c == '\\')
+            buf_printf(out, "\\%c", c);
+        else if (c == '\n')
+            buf_str(out, "\\n");
+        else if (c == '\t')
+            buf_str(out, "\\t");
+        else if (c == '\r')
+            buf_str(out, "\\r");
+        else
+            buf_printf(out, "\\u%04x", c);
+    }
+    buf_add(out, data + start, len - start);
+    buf_char(out, '"');
+}
+
+static void json_key(struct json *j, const char *key)
+{
+    if (j->need_comma)
+        buf_char(j->out, ',');
+    j->need_comma = true;
+    if (key) {
+        json_escaped(j->out, key, strlen(key));
+        buf_char(j->out, ':');
+    }
+}
+
+void json_open(struct json *j, const char *key, char bracket)
+{
+    json_key(j, key);
+    buf_char(j->out, bracket);
+    j->need_comma = false;
+}
+
+void json_close(struct json *j, char bracket)
+{
+    buf_char(j->out, bracket);
+    j->need_comma = true;
+}
+
+void json_str(struct json *j, const char *key, const char *value)
+{
+    if (!value)
+        json_null(j, key);
+    else
+        json_bytes(j, key, value, strlen(value));
+}
+
+/* Text that is not UTF-8 (a path, a system call's message) must still give valid JSON: each bad
+ * byte becomes U+FFFD. Guest output never takes this way; it goes out as base64 instead. */
+void json_bytes(struct json *j, const char *key, const char *data, size_t len)
+{
+    json_key(j, key);
+    if (json_is_utf8(data, len)) {
+        json_escaped(j->out, data, len);
+        return;
+    }
+    _cleanup_buf_ struct buf clean = BUF_INIT(len * 3 + 1);
+    for (size_t i = 0; i < len;) {
+        size_t n = 4;
+        while (n > 0 && (n > len - i || !json_is_utf8(data + i, n)))
+            n--;
+        if (n == 0)
+            buf_str(&clean, "\xef\xbf\xbd");
+        else
+            buf_add(&clean, data + i, n);
+        i += n ? n : 1;
+    }
+    if (clean.failed)
+        j->out->failed = true;
+    else
+        json_escaped(j->out, clean.data ? clean.data : "", clean.len);
+}
+
+void json_base64(struct json *j, const char *key, const void *data, size_t len)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *p = data;
+
+    json_key(j, key);
+    buf_char(j->out, '"');
+    for (size_t i = 0; i < len; i += 3) {
+        size_t n = len - i < 3 ? len - i : 3;
+        uint32_t v = (uint32_t)p[i] << 16 | (uint32_t)(n > 1 ? p[i + 1] : 0) << 8 |
+                     (uint32_t)(n > 2 ? p[i + 2] : 0);
+        char quad[4] = {digits[v >> 18], digits[v >> 12 & 63], n > 1 ? digits[v >> 6 & 63] : '=',
+                        n > 2 ? digits[v & 63] : '='};
+        if (buf_add(j->out, quad, 4) < 0)
+            return;
+    }
+    buf_char(j->out, '"');
+}
+
+void json_int(struct json *j, const char *key, int64_t value)
+{
+    json_key(j, key);
+    buf_printf(j->out, "%" PRId64, value);
+}
+
+void json_uint(struct json *j, const char *key, uint64_t value)
+{
+    json_key(j, key);
+    buf_printf(j->out, "%" PRIu64, value);
+}
+
+void json_ms(struct json *j, const char *key, uint64_t ns)
+{
+    json_key(j, key);
+    uint64_t us = (ns + 500) / 1000;
+    buf_printf(j->out, "%" PRIu64 ".%03" PRIu64, us / 1000, us % 1000);
+}
+
+void json_bool(struct json *j, const char *key, bool value)
+{
+    json_key(j, key);
+    buf_str(j->out, value ? "true" : "false");
+}
+
+void json_null(struct json *j, const char *key)
+{
+    json_key(j, key);
+    buf_str(j->out, "null");
+}
+
+bool json_is_utf8(const char *data, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)data;
+    for (size_t i = 0; i < len;) {
+        unsigned char c = p[i];
+        size_t n;
+        uint32_t min, v;
+        if (c < 0x80) {
+            i++;
+            continue;
+        } else if (c >= 0xc2 && c <= 0xdf) {
+            n = 1, min = 0x80, v = c & 0x1f;
+        } else if (c >= 0xe0 && c <= 0xef) {
+            n = 2, min = 0x800, v = c & 0x0f;
+        } else if (c >= 0xf0 && c <= 0xf4) {
+            n = 3, min = 0x10000, v = c & 0x07;
+        } else {
+            return false;
+        }
+        if (len - i <= n)
+            return false;
+        for (size_t k = 1; k <= n; k++) {
+            if ((p[i + k] & 0xc0) != 0x80)
+                return false;
+            v = v << 6 | (p[i + k] & 0x3f);
+        }
+        if (v < min || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
+            return false;
+        i += n + 1;
+    }
+    return true;
+}
