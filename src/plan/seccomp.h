@@ -1,0 +1,61 @@
+/* The system-call filter: which calls a guest may make, as a classic BPF program.
+ *
+ * Pure: builds programs, installs nothing. Two programs may be installed one after the other (the
+ * built-in one and a user's profile); the kernel takes the stricter answer of both, so a profile can
+ * only tighten. */
+#ifndef PLAN_SECCOMP_H
+#define PLAN_SECCOMP_H
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cordon.h>
+
+#include "base/buf.h"
+
+struct seccomp_options {
+    bool notify;             /* refused calls go to the listener (pid 1 answers EPERM and counts); else plain EPERM */
+    bool refuse_memfd;       /* no memory cgroup: memfds would escape the limit */
+    bool refuse_suid_bits;   /* a writable host path is granted */
+    bool refuse_inet;        /* no network namespace and no network granted */
+    bool refuse_shared_ipc;  /* no ipc namespace: SysV ipc and POSIX message queues */
+    bool refuse_new_session; /* no pid namespace and Landlock cannot scope signals: setsid, setpgid */
+    bool refuse_fork;        /* processes = 1 and no exact way to count: fork, vfork, clone without CLONE_THREAD */
+    bool allow_listener_setup; /* reserved for nested sandboxes; normally false */
+};
+
+struct seccomp_prog {
+    struct sock_filter *insns;
+    unsigned short len;
+};
+
+/* What the filter does with one call, for `explain` and for tests. */
+enum seccomp_verdict {
+    SECCOMP_ALLOWED,
+    SECCOMP_CHECKED, /* depends on the arguments */
+    SECCOMP_REFUSED, /* EPERM (or another plain error), listed in denials when `notify` */
+    SECCOMP_UNKNOWN, /* ENOSYS */
+};
+
+int seccomp_build(const struct seccomp_options *options, struct seccomp_prog *ret_prog,
+                  struct cordon_err *err);
+void seccomp_done(struct seccomp_prog *prog);
+
+/* A Docker/OCI seccomp profile (JSON text) as a second program. KILL and TRAP actions become EPERM: a
+ * guest is never killed by SIGSYS. Names this kernel or table does not know are skipped and listed in
+ * *notes (one per line; may be NULL). `name` is the file's name for messages. */
+int seccomp_profile_build(const char *name, const char *json, size_t len,
+                          struct seccomp_prog *ret_prog, struct buf *notes, struct cordon_err *err);
+
+/* Runs a program in user space over one call: what the kernel would answer. For tests. */
+uint32_t seccomp_eval(const struct seccomp_prog *prog, const struct seccomp_data *data);
+
+/* Name of a call number, or NULL; number of a name, or -1. */
+const char *seccomp_call_name(int nr);
+int seccomp_call_number(const char *name);
+enum seccomp_verdict seccomp_call_verdict(const struct seccomp_options *options, int nr);
+
+#endif
