@@ -1,0 +1,47 @@
+/* What this kernel and host can do: a plain struct that tests can make up.
+ *
+ * host_probe_quick() reads only what costs microseconds and is what a run uses; whether user
+ * namespaces work is found by using them (a refusal leads to a new plan for the weaker tier, before
+ * anything of the guest exists). host_doctor() tries every feature in a throw-away child. */
+#ifndef HOST_HOST_H
+#define HOST_HOST_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <cordon.h>
+
+#define HOST_PATH_MAX 256
+
+enum host_cgroup { HOST_CGROUP_NONE, HOST_CGROUP_V1, HOST_CGROUP_V2 };
+
+/* Where limits can be attached. Paths are of directories in which this process may make groups;
+ * empty when there is none. */
+struct host_cgroups {
+    enum host_cgroup kind;
+    char v2[HOST_PATH_MAX];     /* v2: parent for our groups; with v1: group used for cgroup.kill only */
+    char memory[HOST_PATH_MAX]; /* v1 hierarchies */
+    char pids[HOST_PATH_MAX];
+    char cpu[HOST_PATH_MAX];
+    char cpuacct[HOST_PATH_MAX];
+    bool v2_memory, v2_pids, v2_cpu; /* controllers that v2 hands down to children of .v2 */
+};
+
+struct host {
+    uid_t uid;
+    gid_t gid;
+    bool is_root;         /* euid 0 in a namespace that may map ids and make detached mounts */
+    bool user_ns;         /* assumed true until a start was refused */
+    char user_ns_why[256]; /* why not */
+    int landlock_abi;     /* 0: none */
+    bool time_ns;
+    bool merged_bin, merged_sbin, merged_lib, merged_lib64, has_lib32, has_libx32; /* merged: symlink into /usr */
+    bool has_lib64;
+    bool apparmor;
+    struct host_cgroups cgroups;
+};
+
+/* Never fails for a missing feature; fails only when the host is not one Cordon runs on. */
+int host_probe_quick(struct host *ret_host, struct cordon_err *err);
+
+#endif

@@ -1,0 +1,137 @@
+/* The plan: everything the backend will do, in order, and nothing it may decide itself.
+ *
+ * Pure: made from a policy and what the host can do, printed by `explain`, executed by a backend. All
+ * memory belongs to the plan's arena. */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cordon.h>
+
+#include "base/arena.h"
+#include "host/host.h"
+#include "plan/seccomp.h"
+#include "policy/policy.h"
+
+#define PLAN_GUEST_UID 1000
+#define PLAN_GUEST_GID 1000
+#define PLAN_HOME "/home/sandbox"
+#define PLAN_HOSTNAME "cordon"
+
+/* Operations on the guest's root, executed in order by the guest's pid 1 before the pivot. dst is
+ * relative to the new root, without a leading slash. */
+enum plan_op_kind {
+    PLAN_OP_DIR,     /* make a folder */
+    PLAN_OP_SYMLINK, /* make dst a link to src */
+    PLAN_OP_FILE,    /* make a file with data */
+    PLAN_OP_BIND,    /* show host path src at dst */
+    PLAN_OP_PROC,    /* a new /proc */
+    PLAN_OP_MASK,    /* cover dst with nothing, if it exists */
+    PLAN_OP_DEVPTS,  /* a new devpts */
+    PLAN_OP_SCRATCH, /* the writable private tmpfs: src is the folder inside it, dst where it appears */
+};
+
+enum plan_op_flag {
+    PLAN_BIND_RW = 1 << 0,       /* else read-only */
+    PLAN_BIND_OPTIONAL = 1 << 1, /* a missing source is skipped */
+    PLAN_BIND_DEV = 1 << 2,      /* device node of ours: nodev is not set */
+    PLAN_BIND_FILE = 1 << 3,     /* the target is a file */
+    PLAN_BIND_GRANT = 1 << 4,    /* asked for by the caller: identity-mapped when root started us */
+    PLAN_BIND_NOEXEC = 1 << 5,
+    PLAN_MASK_DIR = 1 << 6,
+};
+
+struct plan_op {
+    enum plan_op_kind kind;
+    unsigned flags;
+    mode_t mode;
+    const char *src;
+    const char *dst;
+    const char *data;
+    size_t data_len;
+};
+
+/* One place the Landlock fence lets the guest use. */
+struct plan_fence {
+    const char *path; /* as the guest sees it (tier full), on the host (tier landlock) */
+    bool write;
+    bool optional;
+};
+
+/* Rows of setrlimit. */
+struct plan_rlimit {
+    int resource;
+    uint64_t value;
+};
+
+/* Files copied into the working directory before the guest starts. */
+struct plan_file {
+    const char *name;
+    const char *source; /* host path, or NULL with data */
+    const char *data;
+    size_t data_len;
+};
+
+struct plan_limits {
+    uint64_t wall_ns, cpu_ns;   /* 0: none */
+    uint64_t memory_bytes;      /* 0: none */
+    unsigned cpu_percent;       /* 0: none */
+    unsigned processes;         /* 0: none */
+    uint64_t max_output;
+    bool kill_on_output;
+    uint64_t scratch_bytes, scratch_inodes;
+    uint64_t disk_bytes, max_files; /* 0: none beyond the scratch limits */
+};
+
+struct plan {
+    struct arena arena;
+    enum tier tier;
+    const char *profile;
+
+    struct plan_op *ops;
+    size_t n_ops, cap_ops;
+    struct plan_fence *fences;
+    size_t n_fences, cap_fences;
+    struct plan_rlimit *rlimits;
+    size_t n_rlimits, cap_rlimits;
+    struct plan_file *files;
+    size_t n_files;
+
+    struct seccomp_prog filter;  /* built in */
+    struct seccomp_prog profile_filter; /* the user's, len 0: none */
+    struct seccomp_options filter_options;
+
+    char *const *argv;
+    char **env;
+    const char *cwd;       /* inside */
+    const char *command;   /* written form, for the log */
+    uid_t host_uid;        /* what the guest's uid is on the host (tier full) */
+    gid_t host_gid;
+    bool own_host_ids;     /* true: root started us and the guest gets an id of its own */
+    bool time_ns;
+    bool host_network;     /* --unsafe-host-network */
+    int landlock_abi;
+    bool scope_signals;    /* Landlock ABI 6 */
+
+    struct plan_limits limits;
+    struct host_cgroups cgroups; /* where the limits go; kind NONE: rlimits and sampling */
+    const char *missing;   /* not NULL: layers this tier lacks, for the result */
+};
+
+struct plan_request {
+    const struct policy *policy;
+    const struct host *host;
+    char *const *argv;         /* command and arguments */
+    const struct plan_file *files; /* besides the policy's own */
+    size_t n_files;
+};
+
+/* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy. */
+int plan_make(const struct plan_request *request, struct plan **ret_plan, struct cordon_err *err);
+void plan_free(struct plan *plan);
+
+#endif
