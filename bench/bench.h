@@ -148,7 +148,9 @@ uint64_t sample_now_ns(void);
 
 /* stats.c */
 uint64_t stats_random(uint64_t *state);
-void stats_summarize(const double *x, size_t n, uint64_t seed, struct summary *ret_sum);
+/* p90 and p99 look at the bad end: 90 % of the samples were at least as good. */
+void stats_summarize(const double *x, size_t n, bool higher_is_better, uint64_t seed,
+                     struct summary *ret_sum);
 /* Resamples by pairs when both have the same number of samples: they share their rounds. */
 int stats_ratio(const double *x, size_t nx, const double *y, size_t ny, uint64_t seed,
                 struct ratio *ret_ratio);

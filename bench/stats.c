@@ -129,7 +129,8 @@ static void resample_pairs(struct ranked *a, struct ranked *b, uint64_t *rng)
     }
 }
 
-void stats_summarize(const double *x, size_t n, uint64_t seed, struct summary *ret_sum)
+void stats_summarize(const double *x, size_t n, bool higher_is_better, uint64_t seed,
+                     struct summary *ret_sum)
 {
     struct ranked r;
     double medians[BOOTSTRAP_ROUNDS];
@@ -142,8 +143,8 @@ void stats_summarize(const double *x, size_t n, uint64_t seed, struct summary *r
         total += x[i];
     ret_sum->min = r.sorted[0];
     ret_sum->median = quantile(r.sorted, n, 0.50);
-    ret_sum->p90 = quantile(r.sorted, n, 0.90);
-    ret_sum->p99 = quantile(r.sorted, n, 0.99);
+    ret_sum->p90 = quantile(r.sorted, n, higher_is_better ? 0.10 : 0.90);
+    ret_sum->p99 = quantile(r.sorted, n, higher_is_better ? 0.01 : 0.99);
     ret_sum->mean = total / (double)n;
     for (size_t b = 0; b < BOOTSTRAP_ROUNDS; b++) {
         ranked_resample(&r, &seed);
