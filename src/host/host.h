@@ -11,20 +11,22 @@
 
 #include <cordon.h>
 
-#define HOST_PATH_MAX 256
+#define HOST_PATH_MAX 512
 
 enum host_cgroup { HOST_CGROUP_NONE, HOST_CGROUP_V1, HOST_CGROUP_V2 };
 
 /* Where limits can be attached. Paths are of directories in which this process may make groups;
- * empty when there is none. */
+ * empty when there is none. A path that does not fit counts as none: it is never cut. */
 struct host_cgroups {
-    enum host_cgroup kind;
+    enum host_cgroup kind;      /* NONE: no controller is usable; .v2 may still serve cgroup.kill */
     char v2[HOST_PATH_MAX];     /* v2: parent for our groups; with v1: group used for cgroup.kill only */
-    char memory[HOST_PATH_MAX]; /* v1 hierarchies */
+    char memory[HOST_PATH_MAX]; /* v1 hierarchies; equal strings are one hierarchy (cpu,cpuacct) */
     char pids[HOST_PATH_MAX];
     char cpu[HOST_PATH_MAX];
     char cpuacct[HOST_PATH_MAX];
     bool v2_memory, v2_pids, v2_cpu; /* controllers that v2 hands down to children of .v2 */
+    bool v2_own; /* .v2 was given to us by name: the v2_* controllers are available there, and writing
+                  * them to its cgroup.subtree_control (if not yet in it) is ours to do. Else never. */
 };
 
 struct host {
@@ -38,10 +40,22 @@ struct host {
     bool merged_bin, merged_sbin, merged_lib, merged_lib64, has_lib32, has_libx32; /* merged: symlink into /usr */
     bool has_lib64;
     bool apparmor;
+    bool init_user_ns;    /* the host's first user namespace: identity-mapped mounts of its files work */
+    int kernel_major, kernel_minor;
     struct host_cgroups cgroups;
 };
 
 /* Never fails for a missing feature; fails only when the host is not one Cordon runs on. */
 int host_probe_quick(struct host *ret_host, struct cordon_err *err);
+
+/* 0: none, or switched off at boot. */
+int host_landlock_abi(void);
+
+/* The part of the above that looks for cgroups. Reads only, makes nothing. */
+void host_cgroups_find(struct host_cgroups *ret_cgroups);
+
+/* --cgroup PATH: a v2 group somebody delegated to us, as a folder or as systemd writes it
+ * ("/user.slice/..."). CORDON_ERR_CONFIG: not a v2 group; CORDON_ERR_HOST: not usable by us. */
+int host_cgroups_explicit(const char *path, struct host_cgroups *ret_cgroups, struct cordon_err *err);
 
 #endif
