@@ -407,10 +407,9 @@ int toml_parse(const char *name, const char *text, size_t len, struct toml_doc *
         return err_set(err, CORDON_ERR_CONFIG, TOML_STAGE, 0,
                        "%s:1:1: larger than %d bytes, the most a configuration may have", name,
                        TOML_SIZE_MAX);
-    if (len == 0)
-        text = ""; /* the caller's may be NULL then */
+    const char *start = len > 0 ? text : ""; /* an empty text may be NULL */
     struct toml_parser p = {
-        .name = name, .cur = text, .end = text + len, .line = 1, .mark_column = 1, .err = err};
+        .name = name, .cur = start, .end = start + len, .line = 1, .mark_column = 1, .err = err};
     int r = prepare(&p);
     if (r == 0)
         r = parse_document(&p);
