@@ -25,7 +25,7 @@
 
 /* What is read at most once during one search. */
 struct search {
-    char own[8192];  /* /proc/self/cgroup */
+    char own[4096];  /* /proc/self/cgroup */
     char *mountinfo; /* allocated when first needed */
     bool mountinfo_tried;
 };

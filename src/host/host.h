@@ -40,7 +40,7 @@ struct host {
     bool merged_bin, merged_sbin, merged_lib, merged_lib64, has_lib32, has_libx32; /* merged: symlink into /usr */
     bool has_lib64;
     bool apparmor;
-    bool init_user_ns;    /* the host's first user namespace: identity-mapped mounts of its files work */
+    bool init_user_ns;    /* root in the host's first user namespace: identity-mapped mounts work */
     int kernel_major, kernel_minor;
     struct host_cgroups cgroups;
 };
