@@ -47,3 +47,9 @@ struct cordon_err {
     char message[1024]; /* one line, names the file, key, option or path */
     char hint[512];     /* the smallest fix, or empty */
 };
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -38,7 +38,8 @@ int err_prefix(struct cordon_err *err, const char *fmt, ...)
     int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof(err->message))
-        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", old);
+        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %.*s",
+                 (int)sizeof(old) - 3, old);
     return -1;
 }
 

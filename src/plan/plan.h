@@ -101,7 +101,8 @@ struct plan {
     struct plan_file *files;
     size_t n_files;
 
-    struct seccomp_prog filter;  /* built in */
+    struct seccomp_prog filter;       /* built in */
+    struct seccomp_prog quiet_filter; /* the same with plain errors, for hosts where the listener is taken */
     struct seccomp_prog profile_filter; /* the user's, len 0: none */
     struct seccomp_options filter_options;
 

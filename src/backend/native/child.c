@@ -1,0 +1,244 @@
+/* The guest's pid 1 while it builds the wall (tier full).
+ *
+ * Runs after the clone, in the new namespaces, in a copy of the supervisor's memory: no malloc, no
+ * stdio, no decisions; the plan says what to do and every failure ends the child with a record on the
+ * status page. The order below is load-bearing; each step says why it stands where it stands. */
+#define _GNU_SOURCE
+#include "backend/native/native_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/keyctl.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <grp.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+
+uint64_t native_now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+_Noreturn void native_child_fail(struct native_child *c, const char *stage, int err, const char *what)
+{
+    struct native_status *s = c->status;
+    size_t n = MIN(strlen(stage), sizeof(s->stage) - 1);
+    memcpy(s->stage, stage, n);
+    s->stage[n] = '\0';
+    n = MIN(strlen(what), sizeof(s->what) - 1);
+    memcpy(s->what, what, n);
+    s->what[n] = '\0';
+    s->fail_errno = err;
+    atomic_store(&s->state, NATIVE_FAILED);
+    _exit(1);
+}
+
+/* A supervisor with many guests holds the pipes of all of them: every descriptor but ours is closed
+ * before anything else, so that no guest's end of file waits for another guest's pid 1. */
+static void child_keep_only_ours(struct native_child *c)
+{
+    for (int i = 0; i < 3; i++)
+        if (dup2(c->stdio[i], i) < 0)
+            native_child_fail(c, "descriptors", errno, "dup2");
+
+    const struct plan *p = c->plan;
+    int last = 2;
+    for (;;) {
+        int next = c->go_fd > last ? c->go_fd : -1;
+        for (size_t i = 0; i < p->n_ops; i++)
+            if (c->mount_fds[i] > last && (next < 0 || c->mount_fds[i] < next))
+                next = c->mount_fds[i];
+        for (size_t i = 0; i < p->n_files; i++)
+            if (c->file_fds[i] > last && (next < 0 || c->file_fds[i] < next))
+                next = c->file_fds[i];
+        if (next < 0)
+            break;
+        if (next > last + 1)
+            sys_close_range((unsigned)last + 1, (unsigned)next - 1);
+        last = next;
+    }
+    if (sys_close_range((unsigned)last + 1, ~0U) < 0)
+        native_child_fail(c, "descriptors", errno, "close_range");
+}
+
+static void child_wait_for_go(struct native_child *c)
+{
+    char byte;
+    ssize_t n;
+    do
+        n = read(c->go_fd, &byte, 1);
+    while (n < 0 && errno == EINTR);
+    if (n != 1)
+        _exit(1); /* the supervisor gave up or died; nobody is left to tell */
+}
+
+/* Until here a child started by root is still host root to file permissions; afterwards it is the
+ * guest's own unprivileged id. setresuid does not take the namespace's capabilities away because the
+ * namespace has no uid 0. */
+static void child_become_guest(struct native_child *c)
+{
+    if (c->plan->own_host_ids && setgroups(0, NULL) < 0)
+        native_child_fail(c, "ids", errno, "setgroups");
+    if (setresgid(PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID) < 0)
+        native_child_fail(c, "ids", errno, "setresgid");
+    if (setresuid(PLAN_GUEST_UID, PLAN_GUEST_UID, PLAN_GUEST_UID) < 0)
+        native_child_fail(c, "ids", errno, "setresuid");
+    /* setresuid made us non-dumpable, which hands /proc/self to an unmapped owner: it must be ours
+     * while we write there, and is taken away again before the guest exists. */
+    prctl(PR_SET_DUMPABLE, 1);
+    /* the parent-death signal is cleared by setresuid, so it is set after it; the lifeline pipe covers
+     * a supervisor that died before this line */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void child_loopback_up(struct native_child *c)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        native_child_fail(c, "loopback", errno, "socket");
+    struct ifreq ifr = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    if (ioctl(fd, SIOCSIFFLAGS, &ifr) < 0)
+        native_child_fail(c, "loopback", errno, "SIOCSIFFLAGS");
+    close(fd);
+}
+
+static void child_write_file(struct native_child *c, const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        native_child_fail(c, "proc", errno, path);
+    close(fd);
+}
+
+/* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs on
+ * one boot apart. Offsets must be written before the first process enters, hence before the fork. */
+static void child_time_namespace(struct native_child *c)
+{
+    if (unshare(CLONE_NEWTIME) < 0)
+        native_child_fail(c, "time namespace", errno, "unshare");
+    struct timespec mono, boot;
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    char text[96];
+    snprintf(text, sizeof(text), "monotonic -%lld 0\nboottime -%lld 0\n", (long long)mono.tv_sec,
+             (long long)boot.tv_sec);
+    child_write_file(c, "/proc/self/timens_offsets", text);
+}
+
+/* Puts the caller's files into the working directory: fresh, below it, never through a link. */
+static void child_copy_files(struct native_child *c)
+{
+    static char chunk[65536];
+    for (size_t i = 0; i < c->plan->n_files; i++) {
+        const struct plan_file *f = &c->plan->files[i];
+        char path[512];
+        size_t len = strlen(f->name);
+        if (len >= sizeof(path))
+            native_child_fail(c, "files", ENAMETOOLONG, f->name);
+        memcpy(path, f->name, len + 1);
+        for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+            *slash = '\0';
+            if (mkdir(path, 0755) < 0 && errno != EEXIST)
+                native_child_fail(c, "files", errno, f->name);
+            *slash = '/';
+        }
+        struct stat st = {.st_mode = 0644};
+        if (c->file_fds[i] >= 0)
+            fstat(c->file_fds[i], &st);
+        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                      st.st_mode & 0111 ? 0755 : 0644);
+        if (fd < 0)
+            native_child_fail(c, "files", errno, f->name);
+        if (c->file_fds[i] < 0) {
+            for (size_t done = 0; done < f->data_len;) {
+                ssize_t n = write(fd, f->data + done, f->data_len - done);
+                if (n <= 0)
+                    native_child_fail(c, "files", errno, f->name);
+                done += (size_t)n;
+            }
+        } else {
+            ssize_t n;
+            while ((n = read(c->file_fds[i], chunk, sizeof(chunk))) > 0)
+                for (ssize_t done = 0, w; done < n; done += w)
+                    if ((w = write(fd, chunk + done, (size_t)(n - done))) <= 0)
+                        native_child_fail(c, "files", errno, f->name);
+            if (n < 0)
+                native_child_fail(c, "files", errno, f->source);
+            close(c->file_fds[i]);
+        }
+        close(fd);
+    }
+}
+
+/* /proc/1/cmdline is readable by everyone: the supervisor's arguments (which may hold secrets given
+ * with --env) must not show through the copy this process is. */
+static void child_wipe_arguments(struct native_child *c)
+{
+    if (c->argv_area_len > 0) {
+        memset(c->argv_area, 0, c->argv_area_len);
+        memcpy(c->argv_area, "cordon-init", MIN(c->argv_area_len, sizeof("cordon-init")));
+    }
+    prctl(PR_SET_NAME, "cordon-init");
+}
+
+_Noreturn void native_child_main(struct native_child *c)
+{
+    const struct plan *p = c->plan;
+
+    child_keep_only_ours(c);
+    child_wipe_arguments(c);
+    child_wait_for_go(c);
+    child_become_guest(c);
+
+    /* Only now are we in the groups that hold the limits, so only now is the group's root ours to
+     * hide: a cgroup namespace made by the clone would show the host's path. */
+    if (unshare(CLONE_NEWCGROUP) < 0)
+        native_child_fail(c, "cgroup namespace", errno, "unshare");
+    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
+        native_child_fail(c, "hostname", errno, "sethostname");
+    if (!p->host_network)
+        child_loopback_up(c);
+
+    native_root_build(c);
+
+    if (p->time_ns)
+        child_time_namespace(c);
+    /* second lock behind the filter: no user namespace can be made inside, whatever gets through */
+    child_write_file(c, "/proc/sys/user/max_user_namespaces", "0");
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* the caller's session keyring stays outside */
+
+    umask(022);
+    if (chdir(p->cwd) < 0)
+        native_child_fail(c, "working directory", errno, p->cwd);
+    child_copy_files(c);
+
+    sigset_t chld;
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    sigprocmask(SIG_SETMASK, &chld, NULL);
+
+    native_drop_capabilities(c);
+    /* From here on no process of the guest's namespace may look into this one: a dumpable pid 1 of the
+     * same uid loses its descriptors to pidfd_getfd and its memory to ptrace. */
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+        native_child_fail(c, "dumpable", errno, "prctl");
+
+    int fence_fd = native_fence_make(c);
+    struct native_guest guest = {.child = c, .fence_fd = fence_fd};
+    pid_t pid = native_guest_clone(&guest);
+    if (pid < 0)
+        native_child_fail(c, "fork", errno, "clone");
+    native_init_run(c, pid, &guest);
+}

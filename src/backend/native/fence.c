@@ -1,0 +1,202 @@
+/* The last steps between the finished root and the guest's program: capabilities, Landlock, limits,
+ * filter, execve. Runs in the guest's pid 1 and in the process that becomes the guest's program. */
+#define _GNU_SOURCE
+#include "backend/native/native_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+
+#define FENCE_READ                                                                                 \
+    (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_READ_DIR)
+#define FENCE_FILE                                                                                 \
+    (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_WRITE_FILE |             \
+     SYS_LANDLOCK_FS_TRUNCATE | SYS_LANDLOCK_FS_IOCTL_DEV)
+
+void native_drop_capabilities(struct native_child *c)
+{
+    /* The bounding set first: dropping from it needs CAP_SETPCAP, which the next step takes away. */
+    for (int cap = 0; cap < 64; cap++)
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+            if (errno == EINVAL)
+                break; /* past the last capability this kernel knows */
+            native_child_fail(c, "capabilities", errno, "bounding set");
+        }
+    if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+        native_child_fail(c, "capabilities", errno, "ambient set");
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2] = {0};
+    if (syscall(SYS_capset, &header, none) < 0)
+        native_child_fail(c, "capabilities", errno, "capset");
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        native_child_fail(c, "no_new_privs", errno, "prctl");
+}
+
+/* All file rights of the kernel's ABI are handled, so what no rule allows is refused. */
+static uint64_t fence_handled(int abi)
+{
+    uint64_t fs = (SYS_LANDLOCK_FS_MAKE_SYM << 1) - 1;
+    if (abi >= 2)
+        fs |= SYS_LANDLOCK_FS_REFER;
+    if (abi >= 3)
+        fs |= SYS_LANDLOCK_FS_TRUNCATE;
+    if (abi >= 5)
+        fs |= SYS_LANDLOCK_FS_IOCTL_DEV;
+    return fs;
+}
+
+/* Makes the ruleset; -1 when the plan has no fence. */
+int native_fence_make(struct native_child *c)
+{
+    const struct plan *p = c->plan;
+    if (p->landlock_abi == 0)
+        return -1;
+
+    struct sys_landlock_ruleset_attr attr = {.handled_access_fs = fence_handled(p->landlock_abi)};
+    if (p->scope_signals)
+        attr.scoped = SYS_LANDLOCK_SCOPE_SIGNAL | SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX;
+    if (p->tier == TIER_LANDLOCK && p->landlock_abi >= 4)
+        attr.handled_access_net = SYS_LANDLOCK_NET_BIND_TCP | SYS_LANDLOCK_NET_CONNECT_TCP;
+    size_t size = p->landlock_abi >= 6 ? sizeof(attr) : p->landlock_abi >= 4 ? 16 : 8;
+    int ruleset = sys_landlock_create_ruleset(&attr, size, 0);
+    if (ruleset < 0)
+        native_child_fail(c, "landlock", errno, "create_ruleset");
+
+    for (size_t i = 0; i < p->n_fences; i++) {
+        const struct plan_fence *f = &p->fences[i];
+        int fd = open(f->path, O_PATH | O_CLOEXEC);
+        if (fd < 0 && f->optional && errno == ENOENT)
+            continue;
+        struct stat st;
+        if (fd < 0 || fstat(fd, &st) < 0)
+            native_child_fail(c, "landlock", errno, f->path);
+        struct sys_landlock_path_beneath rule = {.parent_fd = fd};
+        rule.allowed_access = f->write ? attr.handled_access_fs : FENCE_READ;
+        if (!S_ISDIR(st.st_mode))
+            rule.allowed_access &= FENCE_FILE;
+        rule.allowed_access &= attr.handled_access_fs;
+        if (sys_landlock_add_rule(ruleset, SYS_LANDLOCK_RULE_PATH_BENEATH, &rule) < 0)
+            native_child_fail(c, "landlock", errno, f->path);
+        close(fd);
+    }
+    return ruleset;
+}
+
+static int fence_filter(const struct seccomp_prog *prog, unsigned flags)
+{
+    struct sock_fprog fprog = {.len = prog->len, .filter = prog->insns};
+    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &fprog);
+}
+
+/* The user's profile first: it has no listener, and the built-in filter would not let a second one in
+ * after it. Under a listener of somebody outside the kernel answers EBUSY; refusals are then plain
+ * errors, and the result says that they were not observed. */
+static void fence_seal(struct native_guest *g)
+{
+    struct native_child *c = g->child;
+    const struct plan *p = c->plan;
+
+    if (p->profile_filter.len > 0 && fence_filter(&p->profile_filter, 0) < 0)
+        native_child_fail(c, "seccomp", errno, "profile");
+    if (!p->filter_options.notify) {
+        if (fence_filter(&p->filter, 0) < 0)
+            native_child_fail(c, "seccomp", errno, "filter");
+        return;
+    }
+    int fd = fence_filter(&p->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    if (fd >= 0) {
+        atomic_store(&c->status->listener_fd, fd);
+        return;
+    }
+    if (errno != EBUSY)
+        native_child_fail(c, "seccomp", errno, "filter");
+    atomic_store(&c->status->no_listener, 1);
+    if (fence_filter(&p->quiet_filter, 0) < 0)
+        native_child_fail(c, "seccomp", errno, "filter");
+}
+
+/* Looks the command up in the guest's own PATH, as a shell would: a name that exists but cannot be run
+ * wins over one that does not exist. */
+static int fence_exec(const struct plan *p)
+{
+    const char *name = p->argv[0];
+    if (strchr(name, '/')) {
+        execve(name, p->argv, p->env);
+        return errno;
+    }
+    if (!*name)
+        return ENOENT;
+    const char *path = "";
+    for (char **e = p->env; *e; e++)
+        if (strncmp(*e, "PATH=", 5) == 0)
+            path = *e + 5;
+    int best = ENOENT;
+    size_t len = strlen(name);
+    while (*path) {
+        size_t n = strcspn(path, ":");
+        char full[PATH_MAX];
+        if (n > 0 && n + len + 2 <= sizeof(full)) {
+            memcpy(full, path, n);
+            full[n] = '/';
+            memcpy(full + n + 1, name, len + 1);
+            execve(full, p->argv, p->env);
+            if (errno != ENOENT && errno != ENOTDIR)
+                best = errno;
+        }
+        path += n + (path[n] == ':');
+    }
+    return best;
+}
+
+/* Becomes the guest's program. Its memory is pid 1's until the execve, so it may only store into the
+ * status page and its own stack. */
+static int fence_guest_main(void *arg)
+{
+    struct native_guest *g = arg;
+    struct native_child *c = g->child;
+    const struct plan *p = c->plan;
+
+    if (setsid() < 0)
+        native_child_fail(c, "session", errno, "setsid");
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (size_t i = 0; i < p->n_rlimits; i++) {
+        struct rlimit lim = {p->rlimits[i].value, p->rlimits[i].value};
+        if (setrlimit((__rlimit_resource_t)p->rlimits[i].resource, &lim) < 0)
+            native_child_fail(c, "rlimit", errno, "setrlimit");
+    }
+    /* Only the guest is fenced, pid 1 is not: the kernel then also refuses it to trace or signal
+     * anything outside its own domain, pid 1 included. */
+    if (g->fence_fd >= 0 && sys_landlock_restrict_self(g->fence_fd) < 0)
+        native_child_fail(c, "landlock", errno, "restrict_self");
+    fence_seal(g);
+    c->status->started_ns = native_now_ns();
+    atomic_store(&c->status->state, NATIVE_STARTED);
+    c->status->exec_errno = fence_exec(p);
+    atomic_store(&c->status->state, NATIVE_EXEC_FAILED);
+    _exit(127);
+}
+
+/* The descriptor table is shared so that the filter's listener, made by the guest's side, appears in
+ * pid 1 and vanishes from the guest at execve. Memory is shared too where the kernel lets a process
+ * with a pending time namespace do so: no page table is copied. */
+pid_t native_guest_clone(struct native_guest *g)
+{
+    static char stack[32768] __attribute__((aligned(64)));
+    int flags = CLONE_VFORK | CLONE_FILES | SIGCHLD;
+    pid_t pid = clone(fence_guest_main, stack + sizeof(stack), flags | CLONE_VM, g);
+    if (pid < 0 && errno == EINVAL)
+        pid = clone(fence_guest_main, stack + sizeof(stack), flags, g);
+    return pid;
+}

@@ -1,0 +1,102 @@
+/* The guest's pid 1 once the guest runs: reaps, answers refused system calls, and ends everything
+ * when the guest's main process ends or the supervisor is gone. Runs without capabilities, inside the
+ * guest's limits, not dumpable; it touches nothing the guest controls but the call number of a
+ * refused call. */
+#define _GNU_SOURCE
+#include "backend/native/native_internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+
+/* Answers one refused call. Only the number is read: pointers of a guest are never followed, and the
+ * call is never let through. */
+static void init_answer(struct native_status *status, int listener)
+{
+    struct seccomp_notif req;
+    memset(&req, 0, sizeof(req));
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0)
+        return; /* the caller died meanwhile */
+    unsigned nr = (unsigned)req.data.nr;
+    atomic_fetch_add(&status->denials[nr < NATIVE_CALLS ? nr : NATIVE_CALLS - 1], 1);
+    struct seccomp_notif_resp resp = {.id = req.id, .error = -EPERM};
+    ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+}
+
+/* Takes every dead child; true when the main process was among them. */
+static bool init_reap(struct native_status *status, pid_t main_pid)
+{
+    bool main_gone = false;
+    for (;;) {
+        int wstatus;
+        pid_t pid = waitpid(-1, &wstatus, WNOHANG | __WALL);
+        if (pid <= 0)
+            return main_gone;
+        if (pid == main_pid) {
+            status->wstatus = wstatus;
+            status->exited_ns = native_now_ns();
+            main_gone = true;
+        }
+    }
+}
+
+/* What the main process left behind dies with it. Killing from inside costs one call; should anything
+ * survive it, the end of pid 1 makes the kernel finish the job. */
+static _Noreturn void init_end(void)
+{
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
+        ;
+    _exit(0);
+}
+
+_Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g)
+{
+    struct native_status *status = c->status;
+    (void)g;
+
+    /* The guest holds the pipes now; a copy here would keep them open after its end. */
+    close(0);
+    close(1);
+    close(2);
+
+    sigset_t chld;
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    int sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+    int listener = atomic_load(&status->listener_fd);
+    struct pollfd fds[3] = {
+        {.fd = sigfd, .events = POLLIN},
+        {.fd = c->go_fd, .events = 0}, /* only its end matters */
+        {.fd = listener, .events = POLLIN},
+    };
+    for (;;) {
+        if (init_reap(status, main_pid)) {
+            uint32_t started = NATIVE_STARTED;
+            /* a failed set-up or execve recorded its own state: the first cause stays */
+            atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);
+            init_end();
+        }
+        if (sigfd < 0 || (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR))
+            _exit(1);
+        if (fds[0].revents) {
+            struct signalfd_siginfo drop;
+            while (read(sigfd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))
+                ;
+        }
+        if (fds[1].revents)
+            _exit(1); /* the supervisor is gone: take the guest along */
+        if (fds[2].revents & POLLIN)
+            init_answer(status, listener);
+        else if (fds[2].revents)
+            fds[2].fd = -1; /* no filtered process is left */
+    }
+}

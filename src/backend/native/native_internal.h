@@ -1,0 +1,82 @@
+/* What the two sides of a native start share: the supervisor, and the child that becomes the guest's
+ * pid 1 (tier full) or its keeper (tier landlock).
+ *
+ * The status page is a shared anonymous mapping made before the clone. It is the only way back from
+ * the child: the guest loses the mapping at its execve, and pid 1 is not dumpable, so a guest can
+ * neither read nor forge it. */
+#ifndef NATIVE_INTERNAL_H
+#define NATIVE_INTERNAL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "plan/plan.h"
+
+#define NATIVE_CALLS 512 /* denial counters, one per call number; the last one takes the rest */
+
+enum native_state {
+    NATIVE_SETUP,       /* the wall is being built */
+    NATIVE_STARTED,     /* the guest's program runs */
+    NATIVE_EXEC_FAILED, /* everything stood, execve was refused: exec_errno */
+    NATIVE_EXITED,      /* the guest's main process ended: wstatus */
+    NATIVE_FAILED,      /* the wall could not be built: stage, fail_errno, what */
+};
+
+struct native_status {
+    _Atomic uint32_t state;
+    int32_t fail_errno;
+    int32_t exec_errno;
+    int32_t wstatus;
+    uint64_t started_ns; /* CLOCK_MONOTONIC of the host */
+    uint64_t exited_ns;
+    char stage[24];
+    char what[256];
+    _Atomic int32_t listener_fd;  /* number in the descriptor table shared by pid 1 and the guest; -1: none */
+    _Atomic uint32_t no_listener; /* denials were not observed (an outer listener exists) */
+    _Atomic uint32_t denials[NATIVE_CALLS];
+};
+
+/* Everything the child needs, laid out before the clone: it allocates nothing. */
+struct native_child {
+    const struct plan *plan;
+    struct native_status *status;
+    int go_fd;           /* one byte arrives when ids and groups are set; end of file means the supervisor is gone */
+    int stdio[3];        /* ends of our pipes */
+    const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
+    const int *file_fds;  /* per plan file: open source, or -1 */
+    char *argv_area;     /* the supervisor's own argument memory, wiped in the child */
+    size_t argv_area_len;
+};
+
+/* child.c, runs as the guest's pid 1; never returns */
+_Noreturn void native_child_main(struct native_child *c);
+/* Records the failure on the status page and ends the child. */
+_Noreturn void native_child_fail(struct native_child *c, const char *stage, int err, const char *what);
+
+/* root.c: executes the plan's operations and pivots */
+void native_root_build(struct native_child *c);
+/* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
+void native_root_build_old(struct native_child *c);
+/* shared by both ways of building */
+void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op, bool is_dir);
+void native_root_put_file(struct native_child *c, int rootfd, const struct plan_op *op);
+
+/* Shared between pid 1 and the process that becomes the guest's program, until its execve. */
+struct native_guest {
+    struct native_child *child;
+    int fence_fd; /* Landlock ruleset, -1: none */
+};
+
+/* fence.c: last steps before execve */
+void native_drop_capabilities(struct native_child *c);
+int native_fence_make(struct native_child *c);
+pid_t native_guest_clone(struct native_guest *g);
+
+/* init.c: reaps, serves the listener, reports */
+_Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g);
+
+uint64_t native_now_ns(void);
+
+#endif

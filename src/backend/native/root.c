@@ -1,0 +1,233 @@
+/* Builds the guest's root from the plan's operations and pivots into it. Runs in the guest's pid 1.
+ *
+ * The root is a fresh tmpfs mounted over "/": path lookups of this process still start in the old
+ * root, below the new mount, so every host path keeps its meaning until the pivot, and nothing in the
+ * new root is ever reached through a name the guest or an image controls. */
+#define _GNU_SOURCE
+#include "backend/native/native_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+
+#define ROOT_SIZE "size=2m" /* folders, links and the few synthetic files */
+#define MASK_FILE ".mask"
+
+struct root {
+    struct native_child *c;
+    int fd;          /* the new root */
+    bool scratch_up; /* the scratch tmpfs is mounted (below tmp) */
+};
+
+/* A new file system as a detached mount. options: "key=value" strings, NULL-terminated. */
+static int root_new_fs(const char *type, const char *const *options, unsigned attr)
+{
+    _cleanup_close_ int fs = fsopen(type, FSOPEN_CLOEXEC);
+    if (fs < 0)
+        return -1;
+    for (; *options; options++) {
+        char key[32];
+        const char *eq = strchr(*options, '=');
+        size_t len = (size_t)(eq - *options);
+        if (len >= sizeof(key)) {
+            errno = EINVAL;
+            return -1;
+        }
+        memcpy(key, *options, len);
+        key[len] = '\0';
+        if (fsconfig(fs, FSCONFIG_SET_STRING, key, eq + 1, 0) < 0)
+            return -1;
+    }
+    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+        return -1;
+    return fsmount(fs, FSMOUNT_CLOEXEC, attr);
+}
+
+static int root_attach(int mount_fd, int at, const char *dst)
+{
+    return move_mount(mount_fd, "", at, dst, MOVE_MOUNT_F_EMPTY_PATH);
+}
+
+/* Creates the parents of dst and, for a mount, the point it goes on. */
+void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op, bool is_dir)
+{
+    char path[PATH_MAX];
+    size_t len = strlen(op->dst);
+    if (len >= sizeof(path))
+        native_child_fail(c, "root", ENAMETOOLONG, op->dst);
+    memcpy(path, op->dst, len + 1);
+    if (is_dir ? mkdirat(rootfd, path, 0755) == 0 : mknodat(rootfd, path, S_IFREG | 0644, 0) == 0)
+        return;
+    if (errno == EEXIST)
+        return;
+    for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdirat(rootfd, path, 0755) < 0 && errno != EEXIST)
+            native_child_fail(c, "root", errno, op->dst);
+        *slash = '/';
+    }
+    int r = is_dir ? mkdirat(rootfd, path, 0755) : mknodat(rootfd, path, S_IFREG | 0644, 0);
+    if (r < 0 && errno != EEXIST)
+        native_child_fail(c, "root", errno, op->dst);
+}
+
+void native_root_put_file(struct native_child *c, int rootfd, const struct plan_op *op)
+{
+    int fd = openat(rootfd, op->dst, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, op->mode);
+    if (fd < 0 || write(fd, op->data, op->data_len) != (ssize_t)op->data_len)
+        native_child_fail(c, "root", errno, op->dst);
+    close(fd);
+}
+
+static void root_bind(struct root *r, const struct plan_op *op, int fd)
+{
+    _cleanup_close_ int tree = fd;
+    if (tree < 0) {
+        tree = open_tree(AT_FDCWD, op->src,
+                         OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_NO_AUTOMOUNT);
+        if (tree < 0 && (op->flags & PLAN_BIND_OPTIONAL))
+            return;
+        if (tree < 0)
+            native_child_fail(r->c, "bind", errno, op->src);
+    }
+    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID};
+    if (!(op->flags & PLAN_BIND_DEV))
+        attr.attr_set |= MOUNT_ATTR_NODEV;
+    if (!(op->flags & PLAN_BIND_RW))
+        attr.attr_set |= MOUNT_ATTR_RDONLY;
+    if (op->flags & PLAN_BIND_NOEXEC)
+        attr.attr_set |= MOUNT_ATTR_NOEXEC;
+    if (mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+        native_child_fail(r->c, "bind", errno, op->src);
+    native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
+    if (root_attach(tree, r->fd, op->dst) < 0)
+        native_child_fail(r->c, "bind", errno, op->dst);
+}
+
+/* Covering is done with an empty file or folder of the root tmpfs, which ends up read-only. */
+static void root_mask(struct root *r, const struct plan_op *op)
+{
+    int tree = open_tree(r->fd, op->flags & PLAN_MASK_DIR ? MASK_FILE "d" : MASK_FILE,
+                         OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0)
+        native_child_fail(r->c, "mask", errno, op->dst);
+    if (root_attach(tree, r->fd, op->dst) < 0 && errno != ENOENT)
+        native_child_fail(r->c, "mask", errno, op->dst);
+    close(tree);
+}
+
+/* One tmpfs behind /tmp, home and /dev/shm gives one exact total of bytes and inodes. It is mounted
+ * below tmp first, because only an attached mount can be cloned on kernels before 6.15; tmp's own
+ * folder then covers it. */
+static void root_scratch(struct root *r, const struct plan_op *op)
+{
+    const struct plan_limits *l = &r->c->plan->limits;
+    char path[64];
+    if (!r->scratch_up) {
+        char size[40], inodes[40];
+        snprintf(size, sizeof(size), "size=%llu", (unsigned long long)l->scratch_bytes);
+        snprintf(inodes, sizeof(inodes), "nr_inodes=%llu", (unsigned long long)l->scratch_inodes);
+        const char *const options[] = {size, inodes, "mode=0755", NULL};
+        _cleanup_close_ int fs =
+            root_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+        if (fs < 0)
+            native_child_fail(r->c, "scratch", errno, "tmpfs");
+        if (root_attach(fs, r->fd, "tmp") < 0)
+            native_child_fail(r->c, "scratch", errno, "tmp");
+        for (size_t i = 0; i < r->c->plan->n_ops; i++) {
+            const struct plan_op *s = &r->c->plan->ops[i];
+            if (s->kind == PLAN_OP_SCRATCH &&
+                (mkdirat(fs, s->src, 0700) < 0 || fchmodat(fs, s->src, s->mode, 0) < 0))
+                native_child_fail(r->c, "scratch", errno, s->src);
+        }
+        r->scratch_up = true;
+    }
+    native_root_make_target(r->c, r->fd, op, true);
+    snprintf(path, sizeof(path), "tmp/%s", op->src);
+    _cleanup_close_ int tree = open_tree(r->fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    if (tree < 0 || root_attach(tree, r->fd, op->dst) < 0)
+        native_child_fail(r->c, "scratch", errno, op->dst);
+}
+
+static void root_fs_op(struct root *r, const struct plan_op *op)
+{
+    static const char *const none[] = {NULL};
+    static const char *const pts[] = {"ptmxmode=0666", "mode=0620", NULL};
+    bool proc = op->kind == PLAN_OP_PROC;
+    unsigned attr = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | (proc ? MOUNT_ATTR_NODEV : 0);
+    _cleanup_close_ int fs = root_new_fs(proc ? "proc" : "devpts", proc ? none : pts, attr);
+    if (fs < 0)
+        native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
+    native_root_make_target(r->c, r->fd, op, true);
+    if (root_attach(fs, r->fd, op->dst) < 0)
+        native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
+}
+
+static void root_do(struct root *r, size_t i)
+{
+    const struct plan_op *op = &r->c->plan->ops[i];
+    switch (op->kind) {
+    case PLAN_OP_DIR:
+        if (mkdirat(r->fd, op->dst, op->mode) < 0 && errno != EEXIST)
+            native_child_fail(r->c, "root", errno, op->dst);
+        break;
+    case PLAN_OP_SYMLINK:
+        if (symlinkat(op->src, r->fd, op->dst) < 0)
+            native_child_fail(r->c, "root", errno, op->dst);
+        break;
+    case PLAN_OP_FILE: native_root_put_file(r->c, r->fd, op); break;
+    case PLAN_OP_BIND: root_bind(r, op, r->c->mount_fds[i]); break;
+    case PLAN_OP_MASK: root_mask(r, op); break;
+    case PLAN_OP_SCRATCH: root_scratch(r, op); break;
+    case PLAN_OP_PROC:
+    case PLAN_OP_DEVPTS: root_fs_op(r, op); break;
+    }
+}
+
+/* The new API came in pieces (5.2 to 5.12); the last piece stands for all. */
+static bool root_has_new_api(void)
+{
+    return mount_setattr(-1, "", 0, NULL, 0) == 0 || errno != ENOSYS;
+}
+
+void native_root_build(struct native_child *c)
+{
+    /* Nothing mounted here may ever propagate back to the host, nor the host's changes in. */
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        native_child_fail(c, "propagation", errno, "/");
+    if (!root_has_new_api()) {
+        native_root_build_old(c);
+        return;
+    }
+
+    static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
+    struct root r = {.c = c};
+    r.fd = root_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0)
+        native_child_fail(c, "root", errno, "tmpfs");
+    if (mknodat(r.fd, MASK_FILE, S_IFREG | 0444, 0) < 0 || mkdirat(r.fd, MASK_FILE "d", 0555) < 0)
+        native_child_fail(c, "root", errno, MASK_FILE);
+    for (size_t i = 0; i < c->plan->n_ops; i++)
+        root_do(&r, i);
+    unlinkat(r.fd, MASK_FILE, 0);
+    unlinkat(r.fd, MASK_FILE "d", AT_REMOVEDIR);
+
+    if (fchdir(r.fd) < 0 || sys_pivot_root(".", ".") < 0)
+        native_child_fail(c, "pivot_root", errno, "/");
+    /* "." is now the old root, stacked on the new one; without it no name leads to the host */
+    if (umount2(".", MNT_DETACH) < 0)
+        native_child_fail(c, "pivot_root", errno, "umount");
+    if (chdir("/") < 0)
+        native_child_fail(c, "pivot_root", errno, "chdir");
+    /* The superblock, not only the mount: the masks are clones of it. */
+    if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+        native_child_fail(c, "root", errno, "read-only");
+    close(r.fd);
+}
