@@ -3,11 +3,13 @@
  * and what was computed from them.
  *
  *   cases.c   case files -> struct bench_case (pure reading, no process is started)
- *   sample.c  one measurement: start, wait, time
+ *   proc.c    start one program, wait, time
+ *   sample.c  one measurement in its mode
  *   stats.c   numbers -> numbers
  *   machine.c what the figures were measured on
  *   report.c  JSON, Markdown, the lines about bars
  *   svg.c     the plot
+ *   output.c  the files of bench/results
  *   driver.c  options, order of the runs, exit status
  */
 #ifndef BENCH_H
@@ -48,6 +50,14 @@ enum bar_verdict {
     BAR_BROKEN,   /* one side failed */
 };
 
+enum outcome_kind { OUT_EXITED, OUT_SIGNALED, OUT_TIMEOUT, OUT_STOPPED, OUT_NOT_STARTED };
+
+struct outcome {
+    enum outcome_kind kind;
+    int code; /* exit status, signal or errno */
+    uint64_t ns;
+};
+
 struct summary {
     size_t n;
     double min, median, p90, p99, mean;
@@ -85,6 +95,7 @@ struct bench_case {
     char *cleanup_argv[BENCH_MAX_ARGS + 1];
     enum bench_mode mode;
     bool is_base;
+    bool is_subject; /* what the plot is about */
     bool higher_is_better;
     unsigned workers;
     unsigned max_samples; /* 0: every round */
@@ -98,6 +109,7 @@ struct bench_case {
     double *samples;
     size_t n_samples, cap_samples;
     struct summary sum;
+    bool is_reference; /* some case is compared with it */
     bool has_ratio;
     char ratio_of[64];
     struct ratio ratio;
@@ -135,16 +147,23 @@ struct bench_case *cases_find(const struct case_list *list, const char *group, c
 /* A copy of word with ${SEQ} replaced; NULL when there is no memory. */
 char *cases_expand_seq(const char *word, unsigned long seq);
 
+/* proc.c. An fd of -1 stands for /dev/null. */
+int proc_init(const char *scratch, char *err, size_t err_size);
+const char *proc_scratch(void);
+void proc_request_stop(void); /* async-signal-safe */
+bool proc_is_stopped(void);
+uint64_t proc_now_ns(void);
+void proc_run(char *const *argv, uint64_t timeout_ns, int out_fd, int err_fd,
+              struct outcome *ret_out);
+void proc_reap_strays(void);
+void proc_kill_strays(void);
+
 /* sample.c */
-int sample_init(const char *scratch, char *err, size_t err_size);
-void sample_request_stop(void); /* async-signal-safe */
-bool sample_is_stopped(void);
 /* Takes one measurement and appends it to c->samples unless discard. -1: c->state is set. */
 int sample_take(struct bench_case *c, bool discard);
-/* One untimed run with stderr kept: the reason of a failure, or 0. */
+/* One untimed run with stderr kept for the reason of a failure. -1: c->state is set. */
 int sample_preflight(struct bench_case *c);
 void sample_read_version(struct bench_case *c);
-uint64_t sample_now_ns(void);
 
 /* stats.c */
 uint64_t stats_random(uint64_t *state);
@@ -169,5 +188,9 @@ const char *report_bar_word(enum bar_verdict verdict);
 
 /* svg.c */
 int svg_write(FILE *f, const struct case_list *group, const struct run_info *info);
+
+/* output.c. -1: a message was printed. */
+int output_group(const char *dir, const struct case_list *group, const struct run_info *info);
+int output_index(const char *dir);
 
 #endif

@@ -348,6 +348,8 @@ static int set_case_key(struct reader *r, struct bench_case *c, const char *key,
         return append_words(r, c->cleanup_argv, value);
     if (strcmp(key, "base") == 0)
         return set_flag(r, value, &c->is_base);
+    if (strcmp(key, "subject") == 0)
+        return set_flag(r, value, &c->is_subject);
     if (strcmp(key, "against") == 0)
         return copy_text(r, c->against, sizeof(c->against), value);
     if (strcmp(key, "bar") == 0)

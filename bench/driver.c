@@ -10,7 +10,6 @@
  */
 #include "bench.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -65,8 +64,20 @@ static int parse_number(const char *s, uint64_t max, uint64_t *ret_value)
     return 0;
 }
 
-enum { OPT_OUT = 1, OPT_GROUP, OPT_ROUNDS, OPT_WARMUP, OPT_SHORT, OPT_CHECK, OPT_ALL, OPT_SEED,
-       OPT_COMMIT, OPT_SCRATCH, OPT_LIST, OPT_HELP };
+enum {
+    OPT_OUT = 1,
+    OPT_GROUP,
+    OPT_ROUNDS,
+    OPT_WARMUP,
+    OPT_SHORT,
+    OPT_CHECK,
+    OPT_ALL,
+    OPT_SEED,
+    OPT_COMMIT,
+    OPT_SCRATCH,
+    OPT_LIST,
+    OPT_HELP
+};
 
 static const struct option long_options[] = {
     {"out", required_argument, NULL, OPT_OUT},
@@ -211,14 +222,14 @@ static void run_rounds(const struct case_list *g, const struct options *o, struc
     uint64_t rng = info->seed;
     bool show = isatty(STDERR_FILENO);
 
-    for (unsigned r = 0; r < info->warmup + info->rounds && !sample_is_stopped(); r++) {
+    for (unsigned r = 0; r < info->warmup + info->rounds && !proc_is_stopped(); r++) {
         bool discard = r < info->warmup;
 
         shuffle(order.items, order.n, &rng);
         if (show)
             fprintf(stderr, "\r%s: round %u of %u ", g->items[0]->group, r + 1,
                     info->warmup + info->rounds);
-        for (size_t i = 0; i < order.n && !sample_is_stopped(); i++) {
+        for (size_t i = 0; i < order.n && !proc_is_stopped(); i++) {
             struct bench_case *c = order.items[i];
             unsigned samples = samples_of(c, o->rounds);
 
@@ -235,7 +246,7 @@ static void run_rounds(const struct case_list *g, const struct options *o, struc
         fputs("\r\033[K", stderr);
 }
 
-static const struct bench_case *base_of(const struct case_list *g, const struct bench_case *c)
+static struct bench_case *base_of(const struct case_list *g, const struct bench_case *c)
 {
     if (c->against[0])
         return cases_find(g, c->group, c->against);
@@ -289,9 +300,12 @@ static void compute(const struct case_list *g, uint64_t seed)
     }
     for (size_t i = 0; i < g->n; i++) {
         struct bench_case *c = g->items[i];
-        const struct bench_case *base = base_of(g, c);
+        struct bench_case *base = base_of(g, c);
 
+        if (base && base != c)
+            base->is_reference = true;
         if (base && base != c && c->state == CASE_READY && base->state == CASE_READY &&
+            strcmp(base->unit, c->unit) == 0 &&
             stats_ratio(c->samples, c->n_samples, base->samples, base->n_samples, seed + i,
                         &c->ratio) == 0) {
             c->has_ratio = true;
@@ -300,80 +314,6 @@ static void compute(const struct case_list *g, uint64_t seed)
         for (size_t k = 0; k < c->n_bars; k++)
             measure_bar(g, c, &c->bars[k], seed + i);
     }
-}
-
-typedef int (*writer_fn)(FILE *f, const struct case_list *g, const struct run_info *info);
-
-/* Written beside and renamed: a reader never sees half a report. */
-static int write_report(const char *dir, const char *group, const char *suffix, writer_fn write_fn,
-                        const struct case_list *g, const struct run_info *info)
-{
-    char path[4096], temp[4110];
-    FILE *f;
-    int rc;
-
-    snprintf(path, sizeof(path), "%s/%s.%s", dir, group, suffix);
-    snprintf(temp, sizeof(temp), "%s.new", path);
-    f = fopen(temp, "we");
-    rc = f ? write_fn(f, g, info) : -1;
-    if (f && fclose(f) != 0)
-        rc = -1;
-    if (rc < 0 || rename(temp, path) < 0) {
-        fprintf(stderr, "bench-driver: write %s: %s\n", path, strerror(errno));
-        return -1;
-    }
-    return 0;
-}
-
-static int is_group_page(const struct dirent *d)
-{
-    size_t n = strlen(d->d_name);
-
-    return n > 3 && strcmp(d->d_name + n - 3, ".md") == 0 && strcmp(d->d_name, "README.md") != 0;
-}
-
-static void append_file(FILE *out, const char *dir, const char *name)
-{
-    char path[4096], buf[4096];
-    FILE *in;
-    size_t n;
-
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
-    in = fopen(path, "re");
-    if (!in)
-        return;
-    while ((n = fread(buf, 1, sizeof(buf), in)) > 0)
-        fwrite(buf, 1, n, out);
-    fclose(in);
-}
-
-/* All groups measured so far, each with its own date and commit: a run of one group keeps the
- * others. */
-static int write_index(const char *dir)
-{
-    char path[4096];
-    struct dirent **pages = NULL;
-    int n = scandir(dir, &pages, is_group_page, alphasort), rc;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "%s/README.md", dir);
-    f = fopen(path, "we");
-    if (f)
-        fputs("# Benchmark results\n\nWritten by `bench/run`; what each figure means is in "
-              "`bench/README.md`. Compare ratios, not milliseconds, between machines.\n\n",
-              f);
-    for (int i = 0; i < n; i++) {
-        if (f)
-            append_file(f, dir, pages[i]->d_name);
-        free(pages[i]);
-    }
-    free(pages);
-    rc = f && !ferror(f) ? 0 : -1;
-    if (f && fclose(f) != 0)
-        rc = -1;
-    if (rc < 0)
-        fprintf(stderr, "bench-driver: write %s: %s\n", path, strerror(errno));
-    return rc;
 }
 
 /* True when a bar stands against us: exceeded in a check, or its case failed. */
@@ -397,13 +337,15 @@ static bool report_bars(const struct case_list *g, const struct options *o)
 static int run_group(const struct case_list *g, const struct options *o)
 {
     struct run_info info = {.warmup = o->warmup, .seed = o->seed};
-    const char *name = g->items[0]->group;
-    uint64_t steal0, total0, steal1, total1, start = sample_now_ns();
+    uint64_t steal0, total0, steal1, total1, start = proc_now_ns();
     int rc;
 
     machine_read(&info.machine, o->commit);
+    if (strtod(info.machine.load, NULL) > 0.3 * info.machine.cores)
+        fprintf(stderr, "bench-driver: the machine is busy (load %.4s): expect noise\n",
+                info.machine.load);
     info.rounds = rounds_of(g, o->rounds);
-    for (size_t i = 0; i < g->n && !sample_is_stopped(); i++) {
+    for (size_t i = 0; i < g->n && !proc_is_stopped(); i++) {
         sample_read_version(g->items[i]);
         if (g->items[i]->state == CASE_READY)
             sample_preflight(g->items[i]);
@@ -411,17 +353,15 @@ static int run_group(const struct case_list *g, const struct options *o)
     machine_read_ticks(&steal0, &total0);
     run_rounds(g, o, &info);
     machine_read_ticks(&steal1, &total1);
-    if (sample_is_stopped())
+    if (proc_is_stopped())
         return 130;
-    info.elapsed_s = (double)(sample_now_ns() - start) / 1e9;
+    info.elapsed_s = (double)(proc_now_ns() - start) / 1e9;
     if (total1 > total0)
         info.steal_percent = 100.0 * (double)(steal1 - steal0) / (double)(total1 - total0);
     compute(g, info.seed);
     report_terminal(g, &info);
     rc = report_bars(g, o) ? 1 : 0;
-    if (o->out_dir && (write_report(o->out_dir, name, "json", report_json, g, &info) < 0 ||
-                       write_report(o->out_dir, name, "md", report_markdown, g, &info) < 0 ||
-                       write_report(o->out_dir, name, "svg", svg_write, g, &info) < 0))
+    if (o->out_dir && output_group(o->out_dir, g, &info) < 0)
         rc = 2;
     fflush(stdout);
     return rc;
@@ -441,7 +381,7 @@ static void list_cases(const struct case_list *all)
 static void on_signal(int sig)
 {
     (void)sig;
-    sample_request_stop();
+    proc_request_stop();
 }
 
 static int run_all(const struct case_list *all, const struct options *o)
@@ -465,7 +405,7 @@ static int run_all(const struct case_list *all, const struct options *o)
         if (rc == 130)
             return rc;
     }
-    if (o->out_dir && write_index(o->out_dir) < 0)
+    if (o->out_dir && output_index(o->out_dir) < 0)
         worst = 2;
     return worst;
 }
@@ -535,7 +475,7 @@ int main(int argc, char **argv)
         o.out_dir = out_dir;
     }
     scratch = realpath(o.scratch ? o.scratch : mkdtemp(own_scratch), NULL);
-    if (!scratch || sample_init(scratch, err, sizeof(err)) < 0) {
+    if (!scratch || proc_init(scratch, err, sizeof(err)) < 0) {
         fprintf(stderr, "bench-driver: %s\n", scratch ? err : strerror(errno));
         goto out;
     }

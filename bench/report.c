@@ -172,8 +172,8 @@ static void markdown_text(FILE *f, const char *s)
 
 static void markdown_row(FILE *f, const struct bench_case *c)
 {
-    const double values[] = {c->sum.min, c->sum.median,  c->sum.ci_low, c->sum.ci_high,
-                             c->sum.p90, c->sum.p99, c->sum.mean};
+    const double values[] = {c->sum.min, c->sum.median, c->sum.ci_low, c->sum.ci_high,
+                             c->sum.p90, c->sum.p99,    c->sum.mean};
     char text[7][48];
 
     for (size_t i = 0; i < 7; i++)
@@ -228,8 +228,9 @@ int report_markdown(FILE *f, const struct case_list *group, const struct run_inf
     const char *name = group->items[0]->group;
     bool has_bars = false;
 
-    fprintf(f, "## %s\n\n![%s](%s.svg)\n\n",
-            group->items[0]->group_title[0] ? group->items[0]->group_title : name, name, name);
+    fputs("## ", f);
+    markdown_text(f, group->items[0]->group_title[0] ? group->items[0]->group_title : name);
+    fprintf(f, "\n\n![%s](%s.svg)\n\n", name, name);
     fputs("| case | median | 95 % of the median | p90 | p99 | min | mean | n | × base (95 %) |\n"
           "| :-- | --: | --: | --: | --: | --: | --: | --: | --: |\n",
           f);

@@ -1,181 +1,22 @@
 /*
- * One measurement: start a program, wait until it is reaped, take the time. Runs in the driver's
- * process; in throughput mode in one thread per worker.
- *
- * The clock runs from just before posix_spawn to just after the wait returned. Everything that
- * can be done outside that time (search of PATH, arguments, descriptors) is done outside.
+ * One measurement of one case, in its mode: the wall time of a run, the numbers a program prints,
+ * or the rate of several workers. Called by driver.c; throughput mode has a thread per worker.
  */
 #include "bench.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NUMBERS_MAX (64 * 1024)
 #define MAX_WORKERS 64
 
-enum outcome_kind { OUT_EXITED, OUT_SIGNALED, OUT_TIMEOUT, OUT_STOPPED, OUT_NOT_STARTED };
-
-struct outcome {
-    enum outcome_kind kind;
-    int code; /* exit status, signal or errno */
-    uint64_t ns;
-};
-
-static int null_fd = -1;
-static int stop_fd = -1;
-static volatile sig_atomic_t stopped;
-static const char *scratch_dir;
-static char **child_env;
 static unsigned long sequence;
-
-uint64_t sample_now_ns(void)
-{
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-void sample_request_stop(void)
-{
-    uint64_t one = 1;
-    int saved = errno;
-
-    stopped = 1;
-    if (write(stop_fd, &one, sizeof(one)) < 0)
-        errno = saved; /* the flag alone still stops the next run */
-    errno = saved;
-}
-
-bool sample_is_stopped(void)
-{
-    return stopped;
-}
-
-/* A fixed environment: variables of the caller (CORDON_*, LD_*) would change what is measured. */
-static int build_env(void)
-{
-    static const char *const kept[] = {"HOME", "USER", "DOCKER_HOST", "XDG_RUNTIME_DIR"};
-    const char *path = getenv("PATH");
-    size_t n = 0;
-
-    child_env = calloc(sizeof(kept) / sizeof(kept[0]) + 4, sizeof(*child_env));
-    if (!child_env ||
-        asprintf(&child_env[n++], "PATH=%s:/usr/local/sbin:/usr/sbin:/sbin",
-                 path ? path : "/usr/bin:/bin") < 0 ||
-        asprintf(&child_env[n++], "XDG_CONFIG_HOME=%s", scratch_dir) < 0 ||
-        !(child_env[n++] = strdup("LANG=C.UTF-8")))
-        return -1;
-    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
-        const char *value = getenv(kept[i]);
-
-        if (value && asprintf(&child_env[n++], "%s=%s", kept[i], value) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-int sample_init(const char *scratch, char *err, size_t err_size)
-{
-    scratch_dir = scratch;
-    null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    /* The working directory is ours and empty, so that no configuration file is found there. */
-    if (null_fd < 0 || stop_fd < 0 || chdir(scratch) < 0 || build_env() < 0) {
-        snprintf(err, err_size, "prepare runs in %s: %s", scratch, strerror(errno));
-        return -1;
-    }
-    /* What a timed-out program leaves behind comes to us and can be ended by its id. */
-    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    return 0;
-}
-
-/* Waits for pid to end, for the time-out or for the user's interrupt; reaps in every case. */
-static void wait_for(pid_t pid, uint64_t deadline, struct outcome *ret_out)
-{
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    struct pollfd p[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
-    struct outcome out = {.kind = OUT_EXITED};
-    int status;
-
-    while (pidfd >= 0) {
-        uint64_t now = sample_now_ns();
-        int left_ms = now < deadline ? (int)((deadline - now) / 1000000u) + 1 : 0;
-        int n = poll(p, 2, left_ms);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (p[0].revents)
-            break;
-        if (n == 0 || p[1].revents) {
-            out.kind = n == 0 ? OUT_TIMEOUT : OUT_STOPPED;
-            kill(-pid, SIGKILL);
-            kill(pid, SIGKILL);
-            break;
-        }
-    }
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    if (pidfd >= 0)
-        close(pidfd);
-    if (out.kind == OUT_EXITED) {
-        out.kind = WIFSIGNALED(status) ? OUT_SIGNALED : OUT_EXITED;
-        out.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-    }
-    *ret_out = out;
-}
-
-static void run_argv(char *const *argv, uint64_t timeout_ns, int out_fd, int err_fd,
-                     struct outcome *ret_out)
-{
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t none, usual;
-    uint64_t start;
-    pid_t pid;
-    int rc;
-
-    sigemptyset(&none);
-    sigemptyset(&usual);
-    sigaddset(&usual, SIGINT);
-    sigaddset(&usual, SIGTERM);
-    sigaddset(&usual, SIGPIPE);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, null_fd, 0);
-    posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
-    posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setsigdefault(&attr, &usual);
-    posix_spawnattr_setpgroup(&attr, 0);
-    posix_spawnattr_setflags(
-        &attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-
-    start = sample_now_ns();
-    rc = posix_spawn(&pid, argv[0], &actions, &attr, argv, child_env);
-    if (rc == 0) {
-        wait_for(pid, start + timeout_ns, ret_out);
-        ret_out->ns = sample_now_ns() - start;
-    } else {
-        *ret_out = (struct outcome){.kind = OUT_NOT_STARTED, .code = rc};
-    }
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&actions);
-}
 
 static void free_words(char **words)
 {
@@ -200,53 +41,17 @@ static int expand_words(char *const *words, unsigned long seq, char **ret_words)
     return 0;
 }
 
-static void reap_strays(void)
-{
-    while (waitpid(-1, NULL, WNOHANG) > 0)
-        ;
-}
-
-static bool kill_children_once(void)
-{
-    char path[64];
-    bool found = false;
-    FILE *f;
-    int pid;
-
-    snprintf(path, sizeof(path), "/proc/self/task/%d/children", getpid());
-    f = fopen(path, "re");
-    if (!f)
-        return false;
-    while (fscanf(f, "%d", &pid) == 1 && pid > 1) {
-        kill(pid, SIGKILL);
-        found = true;
-    }
-    fclose(f);
-    return found;
-}
-
-/* Only while no worker runs: every child we have left is then a leftover of a time-out. */
-static void kill_strays(void)
-{
-    struct timespec pause = {.tv_nsec = 5000000};
-
-    for (int i = 0; i < 100 && kill_children_once(); i++) {
-        reap_strays();
-        nanosleep(&pause, NULL);
-    }
-}
-
 static void run_cleanup(const struct bench_case *c, unsigned long seq)
 {
     char *argv[BENCH_MAX_ARGS + 1];
     struct outcome out;
 
-    kill_strays();
+    proc_kill_strays();
     if (!c->cleanup_argv[0] || expand_words(c->cleanup_argv, seq, argv) < 0)
         return;
-    run_argv(argv, c->timeout_ns, null_fd, null_fd, &out);
+    proc_run(argv, c->timeout_ns, -1, -1, &out);
     free_words(argv);
-    kill_strays();
+    proc_kill_strays();
 }
 
 /* Text of a memfd with control characters made harmless: it goes into reports and terminals. */
@@ -338,8 +143,7 @@ static int run_once(struct bench_case *c, bool capture, struct outcome *ret_out,
         out_fd = memfd_create("bench-stdout", MFD_CLOEXEC);
     if (capture)
         err_fd = memfd_create("bench-stderr", MFD_CLOEXEC);
-    run_argv(argv, c->timeout_ns, out_fd >= 0 ? out_fd : null_fd, err_fd >= 0 ? err_fd : null_fd,
-             ret_out);
+    proc_run(argv, c->timeout_ns, out_fd, err_fd, ret_out);
     free_words(argv);
     if (ret_out->kind != OUT_EXITED || ret_out->code != 0) {
         describe_outcome(ret_out, what, sizeof(what));
@@ -348,7 +152,7 @@ static int run_once(struct bench_case *c, bool capture, struct outcome *ret_out,
         if (ret_out->kind == OUT_TIMEOUT || ret_out->kind == OUT_STOPPED)
             run_cleanup(c, seq);
     }
-    reap_strays();
+    proc_reap_strays();
     if (err_fd >= 0)
         close(err_fd);
     if (ret_stdout && rc == 0)
@@ -378,12 +182,12 @@ static void *worker_main(void *arg)
             w->last = (struct outcome){.kind = OUT_NOT_STARTED, .code = ENOMEM};
             break;
         }
-        run_argv(argv, w->c->timeout_ns, null_fd, null_fd, &w->last);
+        proc_run(argv, w->c->timeout_ns, -1, -1, &w->last);
         free_words(argv);
         if (w->last.kind != OUT_EXITED || w->last.code != 0)
             break;
         w->runs++;
-        w->ns = sample_now_ns() - w->start;
+        w->ns = proc_now_ns() - w->start;
     } while (w->ns < end - w->start);
     return NULL;
 }
@@ -394,7 +198,7 @@ static int take_throughput(struct bench_case *c, bool discard)
 {
     struct worker w[MAX_WORKERS] = {0};
     unsigned n = c->workers < MAX_WORKERS ? c->workers : MAX_WORKERS, started;
-    uint64_t start = sample_now_ns();
+    uint64_t start = proc_now_ns();
     char what[128];
     double rate = 0;
     int rc = 0;
@@ -407,7 +211,7 @@ static int take_throughput(struct bench_case *c, bool discard)
     }
     for (unsigned i = 0; i < started; i++)
         pthread_join(w[i].thread, NULL);
-    reap_strays();
+    proc_reap_strays();
     if (started < n)
         return case_failed(c, "cannot start its workers", "");
     for (unsigned i = 0; i < n && rc == 0; i++) {
@@ -470,7 +274,7 @@ static void *elsewhere_main(void *arg)
     struct elsewhere *e = arg;
     int fd = open(e->c->mount_ns, O_RDONLY | O_CLOEXEC);
 
-    if (fd < 0 || unshare(CLONE_FS) < 0 || setns(fd, CLONE_NEWNS) < 0 || chdir(scratch_dir) < 0)
+    if (fd < 0 || unshare(CLONE_FS) < 0 || setns(fd, CLONE_NEWNS) < 0 || chdir(proc_scratch()) < 0)
         e->rc = case_failed(e->c, "enter its mount namespace", strerror(errno));
     else
         e->rc = e->preflight ? preflight(e->c) : take(e->c, e->discard);
@@ -503,7 +307,7 @@ int sample_take(struct bench_case *c, bool discard)
 
     if (dispatch(c, discard, false) == 0)
         return 0;
-    if (stopped || c->state != CASE_FAILED || strchr(c->reason, ':'))
+    if (proc_is_stopped() || c->state != CASE_FAILED || strchr(c->reason, ':'))
         return -1;
     /* Measured runs have no stderr: repeat once for the text. */
     snprintf(first, sizeof(first), "%s", c->reason);
@@ -523,7 +327,7 @@ void sample_read_version(struct bench_case *c)
     fd = memfd_create("bench-version", MFD_CLOEXEC);
     if (fd < 0)
         return;
-    run_argv(c->version_argv, 5000000000u, fd, fd, &out);
+    proc_run(c->version_argv, 5000000000u, fd, fd, &out);
     if (out.kind == OUT_EXITED && out.code == 0) {
         ssize_t n = pread(fd, c->version, sizeof(c->version) - 1, 0);
 

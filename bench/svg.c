@@ -178,9 +178,9 @@ static void draw_axis(FILE *f, const struct axis *a, const struct bench_case *c,
 
 static const char *bar_colour(const struct bench_case *c)
 {
-    if (c->n_bars > 0)
+    if (c->is_subject)
         return "#0f766e";
-    return c->is_base ? "#9aa3af" : "#8fb3d9";
+    return c->is_base || c->is_reference ? "#9aa3af" : "#8fb3d9";
 }
 
 static void draw_whisker(FILE *f, const struct axis *a, const struct bench_case *c, double mid)
@@ -190,8 +190,10 @@ static void draw_whisker(FILE *f, const struct axis *a, const struct bench_case 
 
     fprintf(f,
             "<g stroke=\"#374151\" fill=\"none\"><path d=\"M%.1f %.1fH%.1f\" "
-            "stroke-width=\"1.2\"/><path d=\"M%.1f %.1fV%.1f\" stroke-width=\"2\"/>",
-            x50, mid, x99, x90, mid - 5, mid + 5);
+            "stroke-width=\"1.2\"/>",
+            x50, mid, x99);
+    if (c->sum.p90 <= a->high)
+        fprintf(f, "<path d=\"M%.1f %.1fV%.1f\" stroke-width=\"2\"/>", x90, mid - 5, mid + 5);
     if (c->sum.p99 > a->high)
         fprintf(f, "<path d=\"M%.1f %.1fl5 4l-5 4\" stroke-width=\"1.4\"/></g>\n", x99 - 4,
                 mid - 4);
@@ -204,14 +206,13 @@ static void draw_row(FILE *f, const struct axis *a, const struct bench_case *c, 
 {
     double mid = y + ROW / 2.0, x50 = axis_x(a, c->sum.median);
     char value[48], ratio[48];
-    bool is_subject = c->n_bars > 0;
 
     text_at(f, PLOT_LEFT - 12, mid + 4.5,
-            is_subject ? "font-size=\"13\" fill=\"#0f766e\" font-weight=\"600\" text-anchor=\"end\""
-                       : "font-size=\"13\" fill=\"#1f2937\" text-anchor=\"end\"",
+            c->is_subject
+                ? "font-size=\"13\" fill=\"#0f766e\" font-weight=\"600\" text-anchor=\"end\""
+                : "font-size=\"13\" fill=\"#1f2937\" text-anchor=\"end\"",
             c->title);
-    fprintf(f,
-            "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"2\" fill=\"%s\"/>\n",
+    fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" rx=\"2\" fill=\"%s\"/>\n",
             PLOT_LEFT, mid - BAR / 2.0, max_of(x50 - PLOT_LEFT, 1), BAR, bar_colour(c));
     draw_whisker(f, a, c, mid);
     report_value(value, sizeof(value), c, c->sum.median);
@@ -230,8 +231,8 @@ static void draw_head(FILE *f, const struct case_list *g, const struct run_info 
 
     text_at(f, 24, 34, "font-size=\"18\" fill=\"#111827\" font-weight=\"600\"",
             g->items[0]->group_title[0] ? g->items[0]->group_title : g->items[0]->group);
-    snprintf(line, sizeof(line), "%s · %u cores · %s · %u rounds, interleaved · %.10s",
-             m->kernel, m->cores, m->cpu, info->rounds, m->date);
+    snprintf(line, sizeof(line), "%s · %u cores · %s · %u rounds, interleaved · %.10s", m->kernel,
+             m->cores, m->cpu, info->rounds, m->date);
     text_at(f, 24, 55, "font-size=\"12\" fill=\"#6b7280\"", line);
     text_at(f, VALUE_X, TOP - 10, "font-size=\"11\" fill=\"#6b7280\" text-anchor=\"end\"",
             "median");
