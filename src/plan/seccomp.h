@@ -1,8 +1,7 @@
 /* The system-call filter: which calls a guest may make, as a classic BPF program.
  *
- * Pure: builds programs, installs nothing. Two programs may be installed one after the other (the
- * built-in one and a user's profile); the kernel takes the stricter answer of both, so a profile can
- * only tighten. */
+ * Pure: builds programs, installs nothing. There is always one program: a user's profile is built
+ * into it and can only tighten it. */
 #ifndef PLAN_SECCOMP_H
 #define PLAN_SECCOMP_H
 
@@ -17,13 +16,16 @@
 #include "base/buf.h"
 
 struct seccomp_options {
-    bool notify;             /* refused calls go to the listener (pid 1 answers EPERM and counts); else plain EPERM */
-    bool refuse_memfd;       /* no memory cgroup: memfds would escape the limit */
+    bool notify;       /* refused calls go to the listener (pid 1 answers EPERM and counts); else
+                        * plain EPERM */
+    bool refuse_memfd; /* no memory cgroup: memfds would escape the limit */
     bool refuse_suid_bits;   /* a writable host path is granted */
     bool refuse_inet;        /* no network namespace and no network granted */
     bool refuse_shared_ipc;  /* no ipc namespace: SysV ipc and POSIX message queues */
-    bool refuse_new_session; /* no pid namespace and Landlock cannot scope signals: setsid, setpgid */
-    bool refuse_fork;        /* processes = 1 and no exact way to count: fork, vfork, clone without CLONE_THREAD */
+    bool refuse_new_session; /* no pid namespace and Landlock cannot scope signals: setsid, setpgid
+                              */
+    bool refuse_fork;        /* processes = 1 and no exact way to count: fork, vfork, clone without
+                              * CLONE_THREAD answer EAGAIN, as a process limit does */
     bool allow_listener_setup; /* reserved for nested sandboxes; normally false */
 };
 
@@ -44,11 +46,15 @@ int seccomp_build(const struct seccomp_options *options, struct seccomp_prog *re
                   struct cordon_err *err);
 void seccomp_done(struct seccomp_prog *prog);
 
-/* A Docker/OCI seccomp profile (JSON text) as a second program. KILL and TRAP actions become EPERM: a
- * guest is never killed by SIGSYS. Names this kernel or table does not know are skipped and listed in
- * *notes (one per line; may be NULL). `name` is the file's name for messages. */
-int seccomp_profile_build(const char *name, const char *json, size_t len,
-                          struct seccomp_prog *ret_prog, struct buf *notes, struct cordon_err *err);
+/* The built-in filter tightened by a Docker/OCI seccomp profile (JSON text): install this one
+ * instead. KILL, TRAP, TRACE and NOTIFY become EPERM (a guest is never killed by SIGSYS), LOG
+ * becomes ALLOW; what the profile refuses with EPERM goes to the listener like any other refusal.
+ * Conditions compare all 64 bits, as in Docker. The guest has no capabilities: rules that need one
+ * never apply. Names the table does not know are skipped and listed in *notes (one per line; may be
+ * NULL), as are settings that have no effect here. `name` is the file's name for messages. */
+int seccomp_profile_build(const struct seccomp_options *options, const char *name, const char *json,
+                          size_t len, struct seccomp_prog *ret_prog, struct buf *notes,
+                          struct cordon_err *err);
 
 /* Runs a program in user space over one call: what the kernel would answer. For tests. */
 uint32_t seccomp_eval(const struct seccomp_prog *prog, const struct seccomp_data *data);
