@@ -105,6 +105,7 @@ struct plan {
     struct seccomp_prog quiet_filter; /* the same with plain errors, for hosts where the listener is taken */
     struct seccomp_prog profile_filter; /* the user's, len 0: none */
     struct seccomp_options filter_options;
+    const char *profile_notes; /* call names of the profile that were skipped, one per line, or NULL */
 
     char *const *argv;
     char **env;
@@ -115,6 +116,8 @@ struct plan {
     bool own_host_ids;     /* true: root started us and the guest gets an id of its own */
     bool time_ns;
     bool host_network;     /* --unsafe-host-network */
+    bool writes_host;      /* some host path is writable to the guest */
+    bool scratch_exact;    /* disk_limit or max_files was asked for: a full scratch is that limit */
     int landlock_abi;
     bool scope_signals;    /* Landlock ABI 6 */
 

@@ -1,0 +1,228 @@
+/* Policy and host become a plan. Pure but for looking at the named host paths (stat), so that a
+ * missing grant is an error before anything starts. */
+#define _GNU_SOURCE
+#include "plan/plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "plan/plan_internal.h"
+
+/* Ids for guests of root: above everything distributions hand out (systemd's containers end at
+ * 1879048191), below the highest valid id. One per live process id, so no two guests share quotas. */
+#define PLAN_ID_BASE 2000000000u
+
+void *plan_grow(struct plan *p, void *array, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return array;
+    size_t more = *cap ? *cap * 2 : 32;
+    void *grown = arena_alloc(&p->arena, more * size);
+    if (!grown)
+        return NULL;
+    if (n > 0)
+        memcpy(grown, array, n * size);
+    *cap = more;
+    return grown;
+}
+
+static int plan_rlimit(struct plan *p, int resource, uint64_t value)
+{
+    struct plan_rlimit *r = plan_grow(p, p->rlimits, p->n_rlimits, &p->cap_rlimits, sizeof(*r));
+    if (!r)
+        return -1;
+    p->rlimits = r;
+    r[p->n_rlimits++] = (struct plan_rlimit){resource, value};
+    return 0;
+}
+
+static void plan_limits(struct plan *p, const struct policy *policy)
+{
+    struct plan_limits *l = &p->limits;
+    l->wall_ns = policy_num(policy, FIELD_TIME_LIMIT);
+    l->cpu_ns = policy_num(policy, FIELD_CPU_TIME);
+    l->memory_bytes = policy_num(policy, FIELD_MEMORY_LIMIT);
+    l->cpu_percent = (unsigned)policy_num(policy, FIELD_CPU_LIMIT);
+    l->processes = (unsigned)policy_num(policy, FIELD_PROCESSES);
+    l->max_output = policy_num(policy, FIELD_MAX_OUTPUT);
+    l->kill_on_output = policy_bool(policy, FIELD_KILL_ON_OUTPUT_LIMIT);
+    l->disk_bytes = policy_num(policy, FIELD_DISK_LIMIT);
+    l->max_files = policy_num(policy, FIELD_MAX_FILES);
+    l->scratch_bytes = policy_num(policy, FIELD_SCRATCH_SIZE);
+    l->scratch_inodes = policy_num(policy, FIELD_SCRATCH_INODES);
+    if (l->disk_bytes && l->disk_bytes < l->scratch_bytes)
+        l->scratch_bytes = l->disk_bytes;
+    /* scratch pages are charged to the guest's memory: more than the limit could never be used */
+    if (l->memory_bytes && l->memory_bytes < l->scratch_bytes)
+        l->scratch_bytes = l->memory_bytes;
+    /* the tmpfs counts its root and our three folders as inodes too */
+    if (l->max_files && l->max_files + PLAN_SCRATCH_OWN_INODES < l->scratch_inodes)
+        l->scratch_inodes = l->max_files + PLAN_SCRATCH_OWN_INODES;
+    p->scratch_exact = l->max_files != 0 || l->disk_bytes != 0;
+}
+
+static int plan_rlimits(struct plan *p, const struct policy *policy)
+{
+    int r = 0;
+    /* 1, not 0: with a piped core_pattern 0 still starts the handler, as host root, on guest data */
+    r |= plan_rlimit(p, RLIMIT_CORE, 1);
+    r |= plan_rlimit(p, RLIMIT_MEMLOCK, 8u << 20);
+    r |= plan_rlimit(p, RLIMIT_RTPRIO, 0);
+    r |= plan_rlimit(p, RLIMIT_NICE, 0);
+    r |= plan_rlimit(p, RLIMIT_MSGQUEUE, 819200);
+    r |= plan_rlimit(p, RLIMIT_SIGPENDING, 4096);
+    if (policy_has(policy, FIELD_FILE_DESCRIPTORS))
+        r |= plan_rlimit(p, RLIMIT_NOFILE, policy_num(policy, FIELD_FILE_DESCRIPTORS));
+    if (policy_has(policy, FIELD_MAX_FILE_SIZE))
+        r |= plan_rlimit(p, RLIMIT_FSIZE, policy_num(policy, FIELD_MAX_FILE_SIZE));
+    /* Counted per user namespace, so exact in tier full; pid 1 shares the id and is not counted
+     * against the guest. A backstop where a pids group holds the limit already. */
+    if (p->limits.processes && p->tier == TIER_FULL)
+        r |= plan_rlimit(p, RLIMIT_NPROC, p->limits.processes + 1);
+    return r;
+}
+
+static int plan_env(struct plan *p, const struct policy *policy, const char *home, const char *tmp)
+{
+    const struct policy_value *env = policy_value(policy, FIELD_ENV);
+    p->env = arena_alloc(&p->arena, (env->n_items + 8) * sizeof(char *));
+    if (!p->env)
+        return -1;
+    size_t n = 0;
+    p->env[n++] = arena_strdup(&p->arena, "PATH=/usr/local/bin:/usr/bin:/bin");
+    p->env[n++] = arena_printf(&p->arena, "HOME=%s", home);
+    p->env[n++] = arena_strdup(&p->arena, "USER=sandbox");
+    p->env[n++] = arena_strdup(&p->arena, "LANG=C.UTF-8");
+    p->env[n++] = arena_printf(&p->arena, "TMPDIR=%s", tmp);
+    for (size_t i = 0; i < env->n_items; i++) {
+        const struct policy_item *item = &env->items[i];
+        char *text = arena_printf(&p->arena, "%s=%s", item->text, item->extra);
+        if (!text)
+            return -1;
+        size_t len = strlen(item->text) + 1, at = 0;
+        while (at < n && strncmp(p->env[at], text, len) != 0)
+            at++;
+        p->env[at] = text;
+        if (at == n)
+            n++;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!p->env[i])
+            return -1;
+    return 0;
+}
+
+static int plan_filters(struct plan *p, const struct policy *policy, struct cordon_err *err)
+{
+    struct seccomp_options *o = &p->filter_options;
+    o->notify = p->tier == TIER_FULL || p->landlock_abi >= 1;
+    o->refuse_memfd = p->limits.memory_bytes && p->cgroups.kind == HOST_CGROUP_NONE;
+    o->refuse_suid_bits = p->writes_host;
+    if (p->tier == TIER_LANDLOCK) {
+        o->refuse_inet = true;
+        o->refuse_shared_ipc = true;
+        o->refuse_new_session = !p->scope_signals;
+    }
+    if (seccomp_build(o, &p->filter, err) < 0)
+        return -1;
+    if (o->notify) {
+        struct seccomp_options quiet = *o;
+        quiet.notify = false;
+        if (seccomp_build(&quiet, &p->quiet_filter, err) < 0)
+            return -1;
+    }
+    if (policy_has(policy, FIELD_SECCOMP_PROFILE))
+        return plan_profile_filter(p, policy_text(policy, FIELD_SECCOMP_PROFILE), err);
+    return 0;
+}
+
+/* A command that is not on the caller's own list is refused before anything starts. Both the name and
+ * the path must be plain: a listed `python3` does not admit `./python3`. */
+static int plan_check_binary(const struct policy *policy, const char *command, struct cordon_err *err)
+{
+    const struct policy_value *v = policy_value(policy, FIELD_ALLOWED_BINARIES);
+    if (!v->set || v->n_items == 0)
+        return 0;
+    for (size_t i = 0; i < v->n_items; i++)
+        if (str_eq(v->items[i].text, command))
+            return 0;
+    return err_set(err, CORDON_ERR_REJECTED, "policy", 0, "command not allowed: %s (allowed_binaries)",
+                   command);
+}
+
+static int plan_check_backend(const struct policy *policy, const struct host *host,
+                              struct cordon_err *err)
+{
+    if (policy_num(policy, FIELD_BACKEND) != BACKEND_NATIVE)
+        return err_set(err, CORDON_ERR_HOST, "plan", 0, "backend %s is not available in this build",
+                       policy_written(policy, FIELD_BACKEND));
+    if (policy_has(policy, FIELD_APPARMOR_PROFILE) && !host->apparmor)
+        return err_set(err, CORDON_ERR_HOST, "plan", 0,
+                       "apparmor_profile = %s: this host has no AppArmor",
+                       policy_written(policy, FIELD_APPARMOR_PROFILE));
+    return plan_check_network(policy, err);
+}
+
+static int plan_fill(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+{
+    const struct policy *policy = req->policy;
+    const struct host *host = req->host;
+
+    p->tier = host->user_ns ? TIER_FULL : TIER_LANDLOCK;
+    p->profile = policy->profile;
+    p->argv = req->argv;
+    p->command = req->argv[0];
+    p->time_ns = host->time_ns;
+    p->cgroups = host->cgroups;
+    p->own_host_ids = host->is_root;
+    p->host_uid = host->is_root ? PLAN_ID_BASE : host->uid;
+    p->host_gid = host->is_root ? PLAN_ID_BASE : host->gid;
+    /* ABI 1 refuses every rename between folders; there the mounts alone are the wall */
+    p->landlock_abi = p->tier == TIER_FULL && host->landlock_abi < 2 ? 0 : host->landlock_abi;
+    p->scope_signals = p->landlock_abi >= 6;
+
+    if (plan_check_binary(policy, p->command, err) < 0 || plan_check_backend(policy, host, err) < 0)
+        return -1;
+    plan_limits(p, policy);
+    int r = p->tier == TIER_FULL ? plan_full(p, req, err) : plan_landlock(p, req, err);
+    if (r < 0)
+        return -1;
+    if (plan_rlimits(p, policy) < 0)
+        return err_nomem(err, "plan");
+    return plan_filters(p, policy, err);
+}
+
+int plan_make(const struct plan_request *request, struct plan **ret_plan, struct cordon_err *err)
+{
+    struct plan *p = calloc(1, sizeof(*p));
+    if (!p)
+        return err_nomem(err, "plan");
+    if (plan_fill(p, request, err) < 0) {
+        plan_free(p);
+        return -1;
+    }
+    *ret_plan = p;
+    return 0;
+}
+
+int plan_set_env(struct plan *p, const struct policy *policy, const char *home, const char *tmp,
+                 struct cordon_err *err)
+{
+    return plan_env(p, policy, home, tmp) < 0 ? err_nomem(err, "plan") : 0;
+}
+
+void plan_free(struct plan *p)
+{
+    if (!p)
+        return;
+    seccomp_done(&p->filter);
+    seccomp_done(&p->quiet_filter);
+    seccomp_done(&p->profile_filter);
+    arena_done(&p->arena);
+    free(p);
+}

@@ -1,0 +1,271 @@
+/* The guest's root in tier full, as a list of operations: SPEC section 4 line by line.
+ *
+ * Order matters where one thing lies inside another: folders and links, the runtime, /etc, /proc with
+ * its masks, /dev, the scratch tmpfs, and last the caller's grants, parents before children. */
+#define _GNU_SOURCE
+#include "plan/plan_internal.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+static struct plan_op *full_op(struct plan *p, enum plan_op_kind kind, const char *src, const char *dst,
+                               unsigned flags, mode_t mode)
+{
+    struct plan_op *ops = plan_grow(p, p->ops, p->n_ops, &p->cap_ops, sizeof(*ops));
+    if (!ops || !dst)
+        return NULL;
+    p->ops = ops;
+    ops[p->n_ops] =
+        (struct plan_op){.kind = kind, .src = src, .dst = dst, .flags = flags, .mode = mode};
+    return &ops[p->n_ops++];
+}
+
+static int full_file(struct plan *p, const char *dst, const char *text)
+{
+    struct plan_op *op = full_op(p, PLAN_OP_FILE, NULL, dst, 0, 0644);
+    if (!op)
+        return -1;
+    op->data = text;
+    op->data_len = strlen(text);
+    return 0;
+}
+
+/* /usr, and the top folders that are links into it on merged systems or folders of their own. */
+static int full_runtime(struct plan *p, const struct host *host)
+{
+    static const char *const plain[] = {"etc", "home", "dev", "tmp", "var", "run", "opt", "root"};
+    for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
+        if (!full_op(p, PLAN_OP_DIR, NULL, plain[i], 0, 0755))
+            return -1;
+    if (!full_op(p, PLAN_OP_BIND, "/usr", "usr", 0, 0))
+        return -1;
+    const struct {
+        const char *name, *path, *link;
+        bool present, merged;
+    } tops[] = {
+        {"bin", "/bin", "usr/bin", true, host->merged_bin},
+        {"sbin", "/sbin", "usr/sbin", true, host->merged_sbin},
+        {"lib", "/lib", "usr/lib", true, host->merged_lib},
+        {"lib64", "/lib64", "usr/lib64", host->has_lib64, host->merged_lib64},
+        {"lib32", "/lib32", "usr/lib32", host->has_lib32, host->merged_lib},
+        {"libx32", "/libx32", "usr/libx32", host->has_libx32, host->merged_lib},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(tops); i++) {
+        if (!tops[i].present)
+            continue;
+        bool ok = tops[i].merged
+                      ? full_op(p, PLAN_OP_SYMLINK, tops[i].link, tops[i].name, 0, 0) != NULL
+                      : full_op(p, PLAN_OP_BIND, tops[i].path, tops[i].name, PLAN_BIND_OPTIONAL, 0) !=
+                            NULL;
+        if (!ok)
+            return -1;
+    }
+    return 0;
+}
+
+/* Parts of the host's /etc that runtimes cannot do without; everything else there is ours. */
+static int full_etc_binds(struct plan *p)
+{
+    static const struct {
+        const char *src, *dst;
+        bool file;
+    } rows[] = {
+        {"/etc/ld.so.cache", "etc/ld.so.cache", true},
+        {"/etc/alternatives", "etc/alternatives", false},
+        {"/etc/ssl/certs", "etc/ssl/certs", false},
+        {"/etc/ssl/openssl.cnf", "etc/ssl/openssl.cnf", true},
+        {"/etc/pki/ca-trust", "etc/pki/ca-trust", false},
+        {"/etc/pki/tls/certs", "etc/pki/tls/certs", false},
+        {"/etc/crypto-policies", "etc/crypto-policies", false},
+        {"/etc/java-11-openjdk", "etc/java-11-openjdk", false},
+        {"/etc/java-17-openjdk", "etc/java-17-openjdk", false},
+        {"/etc/java-21-openjdk", "etc/java-21-openjdk", false},
+        {"/etc/php", "etc/php", false},
+        {"/etc/R", "etc/R", false},
+        {"/etc/perl", "etc/perl", false},
+        {"/etc/fonts", "etc/fonts", false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (access(rows[i].src, F_OK) < 0)
+            continue;
+        unsigned flags = PLAN_BIND_OPTIONAL | PLAN_BIND_NOEXEC | (rows[i].file ? PLAN_BIND_FILE : 0);
+        if (!full_op(p, PLAN_OP_BIND, rows[i].src, rows[i].dst, flags, 0))
+            return -1;
+    }
+    return 0;
+}
+
+/* Links of the host's /etc that point into /usr are made again with the same target. */
+static int full_etc_link(struct plan *p, const char *host_path, const char *dst)
+{
+    char target[256];
+    ssize_t n = readlink(host_path, target, sizeof(target) - 1);
+    if (n <= 0)
+        return 0;
+    target[n] = '\0';
+    if (!str_starts(target, "/usr/") && !str_starts(target, "../usr/"))
+        return 0;
+    return full_op(p, PLAN_OP_SYMLINK, arena_strdup(&p->arena, target), dst, 0, 0) ? 0 : -1;
+}
+
+static int full_etc(struct plan *p)
+{
+    int r = 0;
+    r |= full_file(p, "etc/passwd",
+                   "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+                   "sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh\n"
+                   "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
+    r |= full_file(p, "etc/group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n");
+    r |= full_file(p, "etc/hosts", "127.0.0.1 localhost cordon\n::1 localhost cordon\n");
+    r |= full_file(p, "etc/hostname", PLAN_HOSTNAME "\n");
+    r |= full_file(p, "etc/resolv.conf", "# no network\n");
+    r |= full_file(p, "etc/nsswitch.conf",
+                   "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
+                   "protocols: files\n");
+    r |= full_etc_link(p, "/etc/localtime", "etc/localtime");
+    r |= full_etc_link(p, "/etc/os-release", "etc/os-release");
+    r |= full_etc_binds(p);
+    return r;
+}
+
+/* What /proc shows of the host's kernel and devices. Files that only root may read are covered too:
+ * the guest's id is not root's, but a cover needs no such argument. */
+static int full_proc(struct plan *p)
+{
+    static const char *const files[] = {
+        "kcore",      "kallsyms", "keys",       "key-users",  "kmsg",          "config.gz",
+        "cmdline",    "iomem",    "ioports",    "interrupts", "modules",       "timer_list",
+        "sched_debug", "slabinfo", "vmallocinfo", "pagetypeinfo", "sysrq-trigger", "latency_stats",
+    };
+    static const char *const dirs[] = {"acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty"};
+    struct stat st;
+    char host_path[64];
+
+    if (!full_op(p, PLAN_OP_PROC, NULL, "proc", 0, 0))
+        return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(files) + ARRAY_SIZE(dirs); i++) {
+        bool dir = i >= ARRAY_SIZE(files);
+        const char *name = dir ? dirs[i - ARRAY_SIZE(files)] : files[i];
+        snprintf(host_path, sizeof(host_path), "/proc/%s", name);
+        if (stat(host_path, &st) < 0)
+            continue;
+        if (!full_op(p, PLAN_OP_MASK, NULL, arena_printf(&p->arena, "proc/%s", name),
+                     dir ? PLAN_MASK_DIR : 0, 0))
+            return -1;
+    }
+    return 0;
+}
+
+static int full_dev(struct plan *p)
+{
+    static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    static const char *const links[][2] = {
+        {"/proc/self/fd", "dev/fd"},
+        {"/proc/self/fd/0", "dev/stdin"},
+        {"/proc/self/fd/1", "dev/stdout"},
+        {"/proc/self/fd/2", "dev/stderr"},
+        {"pts/ptmx", "dev/ptmx"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
+        if (!full_op(p, PLAN_OP_BIND, arena_printf(&p->arena, "/dev/%s", nodes[i]),
+                     arena_printf(&p->arena, "dev/%s", nodes[i]),
+                     PLAN_BIND_DEV | PLAN_BIND_FILE | PLAN_BIND_RW, 0))
+            return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(links); i++)
+        if (!full_op(p, PLAN_OP_SYMLINK, links[i][0], links[i][1], 0, 0))
+            return -1;
+    return full_op(p, PLAN_OP_DEVPTS, NULL, "dev/pts", 0, 0) ? 0 : -1;
+}
+
+/* tmp comes last: its folder covers the place the tmpfs itself is mounted on (see root.c). */
+static int full_scratch(struct plan *p)
+{
+    if (!full_op(p, PLAN_OP_SCRATCH, "home", "home/sandbox", 0, 0755) ||
+        !full_op(p, PLAN_OP_SCRATCH, "shm", "dev/shm", 0, 01777) ||
+        !full_op(p, PLAN_OP_SCRATCH, "tmp", "tmp", 0, 01777))
+        return -1;
+    return 0;
+}
+
+static int full_grants(struct plan *p, const struct policy *policy, struct cordon_err *err)
+{
+    struct plan_grant *grants;
+    size_t n;
+    if (plan_grants(p, policy, &grants, &n, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const struct plan_grant *g = &grants[i];
+        unsigned flags = PLAN_BIND_GRANT | (g->write ? PLAN_BIND_RW : 0) |
+                         (g->is_dir ? 0 : PLAN_BIND_FILE) | (g->optional ? PLAN_BIND_OPTIONAL : 0);
+        if (!full_op(p, PLAN_OP_BIND, g->src, g->dst + 1, flags, 0))
+            return err_nomem(err, "plan");
+        if (g->write) {
+            p->writes_host = true;
+            if (plan_add_fence(p, g->dst, true, g->optional) < 0)
+                return err_nomem(err, "plan");
+        }
+    }
+    return plan_deny_masks(p, policy, grants, n, err);
+}
+
+int plan_full_mask(struct plan *p, const char *path, bool dir)
+{
+    return full_op(p, PLAN_OP_MASK, NULL, arena_strdup(&p->arena, path + 1), dir ? PLAN_MASK_DIR : 0, 0)
+               ? 0
+               : -1;
+}
+
+static int full_fences(struct plan *p)
+{
+    static const char *const writable[] = {"/tmp", PLAN_HOME, "/dev", "/proc"};
+    if (plan_add_fence(p, "/", false, false) < 0)
+        return -1;
+    for (size_t i = 0; i < ARRAY_SIZE(writable); i++)
+        if (plan_add_fence(p, writable[i], true, false) < 0)
+            return -1;
+    return 0;
+}
+
+/* The private temporary directory: /tmp, or a folder of its own below it. */
+static int full_temp_dir(struct plan *p, const struct policy *policy, const char **ret_tmp,
+                         struct cordon_err *err)
+{
+    *ret_tmp = "/tmp";
+    if (!policy_bool(policy, FIELD_TEMP_DIR) || !policy_text(policy, FIELD_TEMP_DIR)[0])
+        return 0;
+    const char *path = policy_text(policy, FIELD_TEMP_DIR);
+    if (str_eq(path, "/tmp"))
+        return 0;
+    const char *name = arena_printf(&p->arena, "t%zu", p->n_ops);
+    if (!name || !full_op(p, PLAN_OP_SCRATCH, name, path + 1, 0, 01777))
+        return err_nomem(err, "plan");
+    if (plan_add_fence(p, path, true, false) < 0)
+        return err_nomem(err, "plan");
+    *ret_tmp = path;
+    return 0;
+}
+
+int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+{
+    const struct policy *policy = req->policy;
+    const char *tmp;
+
+    p->host_network = policy_num(policy, FIELD_NETWORK) == NETWORK_HOST;
+    if (full_runtime(p, req->host) < 0 || full_etc(p) < 0 || full_proc(p) < 0 || full_dev(p) < 0)
+        return err_nomem(err, "plan");
+    if (full_temp_dir(p, policy, &tmp, err) < 0)
+        return -1;
+    if (full_scratch(p) < 0 || full_fences(p) < 0)
+        return err_nomem(err, "plan");
+    if (full_grants(p, policy, err) < 0)
+        return -1;
+    const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
+    p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
+    if (plan_set_env(p, policy, PLAN_HOME, tmp, err) < 0)
+        return -1;
+    return plan_collect_files(p, req, err);
+}

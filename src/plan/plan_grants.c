@@ -1,0 +1,278 @@
+/* What the caller grants: host paths, files to copy in, deny patterns, a seccomp profile. Looks at the
+ * host's files (stat, glob) but opens none of them except a named profile. */
+#define _GNU_SOURCE
+#include "plan/plan_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+#define PROFILE_MAX (4u << 20)
+
+/* p is below dir, or dir itself; both absolute and normalised. */
+static bool grants_below(const char *path, const char *dir)
+{
+    size_t len = strlen(dir);
+    if (str_eq(dir, "/"))
+        return true;
+    return strncmp(path, dir, len) == 0 && (path[len] == '\0' || path[len] == '/');
+}
+
+static const char *grants_origin(struct plan *p, const struct policy_item *item)
+{
+    if (!item->origin.line)
+        return item->origin.name;
+    return arena_printf(&p->arena, "%s:%u", item->origin.name, item->origin.line);
+}
+
+/* Kernel file systems and devices of the host are no data: a grant of them, or of a tree that holds
+ * them, would hand the guest a way around the wall. */
+static int grants_refuse(struct plan *p, const struct policy_item *item, const struct stat *st,
+                         struct cordon_err *err)
+{
+    static const char *const never[] = {"/proc", "/sys", "/dev"};
+    for (size_t i = 0; i < ARRAY_SIZE(never); i++)
+        if (grants_below(item->text, never[i]) || str_eq(item->text, "/"))
+            return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                           "%s: %s cannot be granted: it exposes the host's %s",
+                           grants_origin(p, item), item->text, never[i]);
+    if (S_ISSOCK(st->st_mode) || S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s is a %s of the host and cannot be granted",
+                       grants_origin(p, item), item->text,
+                       S_ISSOCK(st->st_mode) ? "socket" : "device");
+    return 0;
+}
+
+struct grants {
+    struct plan *p;
+    struct plan_grant *list;
+    size_t n, cap;
+};
+
+static int grants_add(struct grants *g, const struct policy_item *item, const char *dst, bool write,
+                      struct cordon_err *err)
+{
+    struct stat st;
+    if (stat(item->text, &st) < 0) {
+        if (item->optional && errno == ENOENT)
+            return 0;
+        err_set(err, CORDON_ERR_CONFIG, "plan", errno, "%s: %s", grants_origin(g->p, item), item->text);
+        return err_hint(err, "create it, or take the grant out");
+    }
+    /* "/tmp" in a grant means the guest's own */
+    if (str_eq(dst, "/tmp") && str_eq(item->text, "/tmp"))
+        return 0;
+    if (grants_refuse(g->p, item, &st, err) < 0)
+        return -1;
+    if (str_eq(dst, "/") || grants_below(dst, "/proc"))
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: nothing can be mounted at %s",
+                       grants_origin(g->p, item), dst);
+    struct plan_grant *list = plan_grow(g->p, g->list, g->n, &g->cap, sizeof(*list));
+    if (!list)
+        return err_nomem(err, "plan");
+    g->list = list;
+    list[g->n++] = (struct plan_grant){.src = item->text,
+                                       .dst = dst,
+                                       .write = write,
+                                       .is_dir = S_ISDIR(st.st_mode),
+                                       .optional = item->optional};
+    return 0;
+}
+
+static int grants_order(const void *a, const void *b)
+{
+    return strcmp(((const struct plan_grant *)a)->dst, ((const struct plan_grant *)b)->dst);
+}
+
+static int grants_workspace(struct grants *g, const struct policy *policy, struct cordon_err *err)
+{
+    const struct policy_value *v = policy_value(policy, FIELD_WORKSPACE);
+    if (!v->set || v->num == WORKSPACE_NONE)
+        return 0;
+    if (v->num == WORKSPACE_OVERLAY) {
+        err_set(err, CORDON_ERR_HOST, "plan", 0, "workspace %s: overlay workspaces are not available",
+                v->written);
+        return err_hint(err, "say %s:ro or %s:rw", v->text, v->text);
+    }
+    const struct policy_item item = {.text = v->text, .origin = v->origin};
+    return grants_add(g, &item, "/workspace", v->num == WORKSPACE_RW, err);
+}
+
+int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant **ret, size_t *ret_n,
+                struct cordon_err *err)
+{
+    struct grants g = {.p = p};
+    bool virtual_fs = policy_bool(policy, FIELD_VIRTUAL_FS);
+    const struct policy_value *v = policy_value(policy, FIELD_ALLOW_READ);
+    for (size_t i = 0; !virtual_fs && i < v->n_items; i++)
+        if (grants_add(&g, &v->items[i], v->items[i].text, false, err) < 0)
+            return -1;
+    v = policy_value(policy, FIELD_ALLOW_WRITE);
+    for (size_t i = 0; !virtual_fs && i < v->n_items; i++)
+        if (grants_add(&g, &v->items[i], v->items[i].text, true, err) < 0)
+            return -1;
+    v = policy_value(policy, FIELD_MOUNTS);
+    for (size_t i = 0; i < v->n_items; i++)
+        if (grants_add(&g, &v->items[i], v->items[i].extra, v->items[i].num != 0, err) < 0)
+            return -1;
+    if (grants_workspace(&g, policy, err) < 0)
+        return -1;
+
+    /* parents before children; of two grants at one place the writable one, which says more, stays */
+    if (g.n > 1)
+        qsort(g.list, g.n, sizeof(*g.list), grants_order);
+    size_t kept = 0;
+    for (size_t i = 0; i < g.n; i++) {
+        if (kept > 0 && str_eq(g.list[kept - 1].dst, g.list[i].dst)) {
+            if (!str_eq(g.list[kept - 1].src, g.list[i].src))
+                return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s and %s are both to appear at %s",
+                               g.list[kept - 1].src, g.list[i].src, g.list[i].dst);
+            g.list[kept - 1].write |= g.list[i].write;
+            continue;
+        }
+        g.list[kept++] = g.list[i];
+    }
+    *ret = g.list;
+    *ret_n = kept;
+    return 0;
+}
+
+/* One place on the host that a pattern matched: covered wherever a grant shows it. */
+static int grants_mask(struct plan *p, const struct plan_grant *grants, size_t n, const char *match,
+                       struct cordon_err *err)
+{
+    struct stat st;
+    if (lstat(match, &st) < 0)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *src = grants[i].src;
+        const char *inside = NULL;
+        if (grants_below(match, src))
+            inside = arena_printf(&p->arena, "%s%s", grants[i].dst, match + strlen(src));
+        else if (grants_below(src, match))
+            inside = grants[i].dst; /* the grant itself lies in what is denied */
+        else
+            continue;
+        if (!inside)
+            return err_nomem(err, "plan");
+        if (S_ISLNK(st.st_mode))
+            continue; /* a link shows nothing itself; what it names is matched or not */
+        bool dir = str_eq(inside, grants[i].dst) ? grants[i].is_dir : S_ISDIR(st.st_mode);
+        if (plan_full_mask(p, inside, dir) < 0)
+            return err_nomem(err, "plan");
+    }
+    return 0;
+}
+
+int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants, size_t n,
+                    struct cordon_err *err)
+{
+    const struct policy_value *v = policy_value(policy, FIELD_DENY_PATTERNS);
+    if (n == 0)
+        return 0;
+    for (size_t i = 0; i < v->n_items; i++) {
+        char *pattern = arena_strdup(&p->arena, v->items[i].text);
+        if (!pattern)
+            return err_nomem(err, "plan");
+        size_t len = strlen(pattern);
+        if (len > 3 && str_eq(pattern + len - 3, "/**"))
+            pattern[len - 3] = '\0'; /* everything below: the folder itself is covered */
+        glob_t found = {0};
+        int r = glob(pattern, GLOB_NOSORT | GLOB_PERIOD, NULL, &found);
+        if (r == GLOB_NOSPACE)
+            return err_nomem(err, "plan");
+        for (size_t k = 0; r == 0 && k < found.gl_pathc; k++) {
+            const char *match = found.gl_pathv[k], *base = strrchr(match, '/');
+            if (base && (str_eq(base, "/.") || str_eq(base, "/..")))
+                continue;
+            r = grants_mask(p, grants, n, match, err);
+        }
+        globfree(&found);
+        if (r < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int plan_add_fence(struct plan *p, const char *path, bool write, bool optional)
+{
+    struct plan_fence *f = plan_grow(p, p->fences, p->n_fences, &p->cap_fences, sizeof(*f));
+    if (!f)
+        return -1;
+    p->fences = f;
+    f[p->n_fences++] = (struct plan_fence){path, write, optional};
+    return 0;
+}
+
+int plan_collect_files(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+{
+    const struct policy_value *v = policy_value(req->policy, FIELD_FILES);
+    size_t n = v->n_items + req->n_files;
+    if (n == 0)
+        return 0;
+    p->files = arena_alloc(&p->arena, n * sizeof(*p->files));
+    if (!p->files)
+        return err_nomem(err, "plan");
+    for (size_t i = 0; i < v->n_items; i++) {
+        const struct policy_item *item = &v->items[i];
+        p->files[p->n_files++] = (struct plan_file){item->text, item->extra, item->data, item->data_len};
+    }
+    for (size_t i = 0; i < req->n_files; i++)
+        p->files[p->n_files++] = req->files[i];
+    return 0;
+}
+
+int plan_check_network(const struct policy *policy, struct cordon_err *err)
+{
+    static const enum field_id granting[] = {FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,
+                                             FIELD_ALLOW_PATTERNS, FIELD_PUBLISH,
+                                             FIELD_ALLOW_HOST_PORT};
+    uint64_t mode = policy_num(policy, FIELD_NETWORK);
+    if (mode == NETWORK_HOST && !policy_bool(policy, FIELD_UNSAFE_HOST_NETWORK)) {
+        err_set(err, CORDON_ERR_USAGE, "plan", 0, "--network host shares the host's own network");
+        return err_hint(err, "add --unsafe-host-network if that is meant");
+    }
+    if (mode == NETWORK_BRIDGE)
+        return err_set(err, CORDON_ERR_HOST, "plan", 0,
+                       "--network bridge: the network broker is not available");
+    for (size_t i = 0; i < ARRAY_SIZE(granting); i++) {
+        const struct policy_value *v = policy_value(policy, granting[i]);
+        if (v->n_items > 0 || (granting[i] == FIELD_ALLOW_NETWORK && v->num))
+            return err_set(err, CORDON_ERR_HOST, "plan", 0,
+                           "%s: a network allowlist needs the network broker, which is not available",
+                           policy_fields[granting[i]].key);
+    }
+    return 0;
+}
+
+int plan_profile_filter(struct plan *p, const char *path, struct cordon_err *err)
+{
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return err_set(err, CORDON_ERR_CONFIG, "plan", errno, "seccomp profile %s", path);
+    struct stat st;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > PROFILE_MAX)
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                       "seccomp profile %s: not a regular file of at most 4 MiB", path);
+    _cleanup_buf_ struct buf text = BUF_INIT(PROFILE_MAX);
+    char chunk[16384];
+    ssize_t n;
+    while ((n = read(fd, chunk, sizeof(chunk))) > 0)
+        if (buf_add(&text, chunk, (size_t)n) < 0)
+            return err_nomem(err, "plan");
+    if (n < 0)
+        return err_set(err, CORDON_ERR_CONFIG, "plan", errno, "seccomp profile %s", path);
+    _cleanup_buf_ struct buf notes = BUF_INIT(65536);
+    if (seccomp_profile_build(path, text.data ? text.data : "", text.len, &p->profile_filter, &notes,
+                              err) < 0)
+        return -1;
+    p->profile_notes = notes.len ? arena_strdup(&p->arena, notes.data) : NULL;
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* Shared by the files of the plan room only. */
+#ifndef PLAN_INTERNAL_H
+#define PLAN_INTERNAL_H
+
+#include "plan/plan.h"
+
+#define PLAN_SCRATCH_OWN_INODES 5 /* root of the tmpfs and our folders in it */
+
+void *plan_grow(struct plan *p, void *array, size_t n, size_t *cap, size_t size);
+int plan_set_env(struct plan *p, const struct policy *policy, const char *home, const char *tmp,
+                 struct cordon_err *err);
+
+/* plan_full.c: the mount list of tier full */
+int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+/* plan_landlock.c: the fences of tier landlock, and what it must refuse */
+int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+/* plan_grants.c: what the policy adds to either */
+int plan_collect_files(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+int plan_add_fence(struct plan *p, const char *path, bool write, bool optional);
+int plan_check_network(const struct policy *policy, struct cordon_err *err);
+int plan_profile_filter(struct plan *p, const char *path, struct cordon_err *err);
+/* Grants of the policy in one list, checked: they exist, are not ours, not /proc, /sys or a socket. */
+struct plan_grant {
+    const char *src, *dst;
+    bool write, is_dir, optional;
+};
+int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant **ret, size_t *ret_n,
+                struct cordon_err *err);
+
+/* Covers what deny patterns match inside the grants. */
+int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants, size_t n,
+                    struct cordon_err *err);
+int plan_full_mask(struct plan *p, const char *path, bool dir);
+
+#endif
