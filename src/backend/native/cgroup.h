@@ -1,8 +1,16 @@
 /* Limits of one guest as control groups: v2 by delegation, v1 as root (with a v2 group beside it for
- * cgroup.kill where there is a v2 tree). Runs in the supervisor.
+ * cgroup.kill where there is a v2 tree). Runs in the supervisor; cgroup_enter() alone runs in the
+ * guest's pid 1.
  *
- * Groups are named cordon-<supervisor pid>-<start time of that pid>-<n>, so that what a killed Cordon
- * left behind can be told from the living and be removed by cgroup_gc(). */
+ * Groups are named cordon-<supervisor pid>-<start time of that pid>-<pid namespace>-<n>, so that what
+ * a killed Cordon left behind can be told from the living (also from those of another container that
+ * shares the tree) and be removed by cgroup_gc().
+ *
+ * Placing the guest: start it with cgroup_clone_fd() where there is one, then have it call
+ * cgroup_enter() when its set-up is done and before it forks or executes anything of the guest. A v1
+ * group is entered late on purpose: what our own set-up allocates is then not charged to the guest.
+ * cgroup_attach() does the same from outside for a process that cannot do it itself, and is slow: the
+ * kernel waits for a grace period (3 to 15 ms measured), which a thread that moves itself does not. */
 #ifndef NATIVE_CGROUP_H
 #define NATIVE_CGROUP_H
 
@@ -17,35 +25,68 @@
 
 struct cgroup;
 
+/* Which limits a set of groups holds; the others need their fallback. */
+enum cgroup_control {
+    CGROUP_MEMORY = 1 << 0,
+    CGROUP_PIDS = 1 << 1,
+    CGROUP_CPU = 1 << 2,         /* CPU percent */
+    CGROUP_CPU_ACCOUNT = 1 << 3, /* CPU time is measured */
+    CGROUP_KILL = 1 << 4,        /* one write ends every process */
+};
+
 struct cgroup_usage {
     bool has_memory, has_cpu, has_pids; /* which of the numbers below are measured */
     uint64_t memory_peak_bytes;
-    uint64_t oom_kills;        /* processes the kernel killed for the memory limit */
-    uint64_t memory_fails;     /* allocations refused at the limit (v1 failcnt, v2 memory.events max) */
+    uint64_t oom_kills; /* processes the kernel killed for the memory limit */
+    /* Times the limit was hit (v1 failcnt, v2 memory.events max). Page cache of a program that merely
+     * reads large files hits it too and is given back: not by itself a sign of failure. */
+    uint64_t memory_fails;
     uint64_t cpu_user_ns, cpu_sys_ns;
-    uint64_t pids_peak;        /* 0 when the kernel does not keep it */
-    uint64_t pids_now;
-    uint64_t pids_refused;     /* forks refused at the limit */
+    uint64_t pids_peak; /* without Cordon's pid 1; 0 when the kernel does not keep it */
+    uint64_t pids_now;  /* without Cordon's pid 1 */
+    uint64_t pids_refused; /* forks refused at the limit */
     uint64_t throttled_ns;
 };
 
-/* Makes the groups and writes the limits. Nothing is left behind on failure. */
+/* What groups made at this place would hold (CPU percent included, whether asked for or not). */
+unsigned cgroup_offers(const struct host_cgroups *where);
+
+/* Makes the groups and writes the limits. Nothing is left behind on failure. A controller that the
+ * host does not offer is left out: see cgroup_controls(). */
 int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
                   struct cgroup **ret_cgroup, struct cordon_err *err);
-/* Descriptor for CLONE_INTO_CGROUP, or -1: then cgroup_attach() must place the process. */
+/* Mask of enum cgroup_control that is in force. */
+unsigned cgroup_controls(const struct cgroup *cg);
+/* Descriptor for CLONE_INTO_CGROUP, or -1. Belongs to the group. */
 int cgroup_clone_fd(const struct cgroup *cg);
+/* Moves the calling thread, which must be its process's only one, into the groups that
+ * CLONE_INTO_CGROUP does not reach (all of v1). Only write(2) on descriptors opened before the clone:
+ * works after every privilege, root and namespace was given up, and allocates nothing.
+ * in_v2: the caller was cloned with cgroup_clone_fd(). 0 or -errno. */
+int cgroup_enter(const struct cgroup *cg, bool in_v2);
+/* The same from the supervisor, for a process that was not placed by clone3. */
 int cgroup_attach(struct cgroup *cg, pid_t pid, struct cordon_err *err);
+/* CPU time of our own set-up inside the groups, which is not the guest's and is taken off the numbers
+ * (pid 1 knows it from getrusage() just before it starts the guest). */
+void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage);
 /* CPU time only; cheap enough for a timer. */
 int cgroup_cpu_ns(struct cgroup *cg, uint64_t *ret_ns);
-/* Kills every process in the group (cgroup.kill where there is one). */
+/* True where the kernel keeps no peak of memory (v2 before 5.19) or of tasks (before 6.1): then
+ * cgroup_sample() should be called every few milliseconds and cgroup_usage() gives what it saw. */
+bool cgroup_needs_sampling(const struct cgroup *cg);
+void cgroup_sample(struct cgroup *cg);
+/* Kills every process in the groups (cgroup.kill where there is one). */
 void cgroup_kill(struct cgroup *cg);
 /* Removes the groups; they must be empty. Waits at most 200 ms for stragglers; what still cannot be
  * removed is left for cgroup_gc(). NULL is accepted. */
 void cgroup_destroy(struct cgroup *cg);
-/* "v1 memory,pids,cpu", "v2 memory,pids,cpu" for the enforcement report. */
+/* "v1 memory,pids,cpu", "v2 memory,pids,cpu" for the enforcement report: exactly the controllers in
+ * force; "v2 kill" when the group serves nothing but the kill. */
 const char *cgroup_describe(const struct cgroup *cg);
-/* Removes groups of Cordon processes that no longer exist; returns how many. */
+/* Removes groups of Cordon processes that no longer exist (what still runs in them is killed first);
+ * returns how many. Costs a directory listing and one read per other living Cordon: call it off the
+ * critical path. */
 int cgroup_gc(const struct host_cgroups *where);
 
 #endif

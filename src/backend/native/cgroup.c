@@ -1,0 +1,343 @@
+/* The groups of one guest: made, filled, entered, read, killed, removed. Runs in the supervisor;
+ * cgroup_enter() runs in the guest's pid 1. What the two versions do differently is in cgroup_v1.c and
+ * cgroup_v2.c. */
+#include "backend/native/cgroup_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+#define DESTROY_WAIT_NS 200000000u
+#define NAME_TRIES 64
+
+int cgroup_err(struct cordon_err *err, int sys_errno, const char *path, const char *file)
+{
+    bool refused = sys_errno == EACCES || sys_errno == EPERM || sys_errno == EROFS;
+    err_set(err, refused ? CORDON_ERR_HOST : CORDON_ERR_INTERNAL, "cgroup", sys_errno, "%s%s%s", path,
+            file ? "/" : "", file ? file : "");
+    if (refused)
+        err_hint(err, "delegate a control group to this user and name it with --cgroup");
+    return -1;
+}
+
+unsigned cgroup_offers(const struct host_cgroups *where)
+{
+    unsigned mask = 0;
+    bool has_v2 = cgroup_slot_parent(where, SLOT_V2)[0] != '\0';
+    if (cgroup_slot_parent(where, SLOT_MEMORY)[0] || (has_v2 && where->v2_memory))
+        mask |= CGROUP_MEMORY;
+    if (cgroup_slot_parent(where, SLOT_PIDS)[0] || (has_v2 && where->v2_pids))
+        mask |= CGROUP_PIDS;
+    if (cgroup_slot_parent(where, SLOT_CPU)[0] || (has_v2 && where->v2_cpu))
+        mask |= CGROUP_CPU;
+    if (cgroup_slot_parent(where, SLOT_CPUACCT)[0] || has_v2)
+        mask |= CGROUP_CPU_ACCOUNT;
+    if (has_v2)
+        mask |= CGROUP_KILL;
+    return mask;
+}
+
+static void describe(struct cgroup *cg)
+{
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } names[] = {{CGROUP_MEMORY, "memory"}, {CGROUP_PIDS, "pids"}, {CGROUP_CPU, "cpu"}};
+    size_t len = 0;
+    cg->describe[0] = '\0';
+    for (int version = 1; version <= 2; version++) {
+        unsigned mask = version == 2 ? cg->v2_controls : cg->controls & ~cg->v2_controls;
+        bool first = true;
+        for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+            if (!(mask & names[i].bit))
+                continue;
+            if (first)
+                len += (size_t)snprintf(cg->describe + len, sizeof(cg->describe) - len, "%sv%d ",
+                                        len ? " " : "", version);
+            len += (size_t)snprintf(cg->describe + len, sizeof(cg->describe) - len, "%s%s",
+                                    first ? "" : ",", names[i].name);
+            first = false;
+        }
+    }
+    if (!len && (cg->controls & CGROUP_KILL))
+        snprintf(cg->describe, sizeof(cg->describe), "v2 kill");
+    else if (!len)
+        snprintf(cg->describe, sizeof(cg->describe), "none");
+}
+
+/* Is it the directory of an earlier slot, seen through another mount or link? */
+static bool find_alias(const struct cgroup *cg, enum cgroup_slot slot)
+{
+    struct stat mine, other;
+    if (fstat(cg->dir[slot].fd, &mine) < 0)
+        return false;
+    for (int i = 0; i < (int)slot; i++) {
+        if (cg->dir[i].fd >= 0 && fstat(cg->dir[i].fd, &other) == 0 && other.st_dev == mine.st_dev &&
+            other.st_ino == mine.st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* 0, -EEXIST when the name is taken (nothing of this slot is ours then), or another -errno. */
+static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot)
+{
+    struct cgroup_dir *dir = &cg->dir[slot];
+    char path[CGROUP_PATH_MAX];
+    snprintf(path, sizeof(path), "%s/%s", parent, cg->name);
+    bool existed = mkdir(path, 0755) < 0;
+    if (existed && errno != EEXIST)
+        return -errno;
+
+    int r = 0;
+    dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    if (dir->fd < 0) {
+        r = -errno;
+    } else if (existed) {
+        dir->alias = find_alias(cg, slot);
+        if (!dir->alias)
+            r = -EEXIST;
+    }
+    /* A thread may write 0 to v1's tasks file to move itself alone, which needs no grace period. */
+    if (r == 0 && !dir->alias) {
+        dir->enter_fd = openat(dir->fd, slot == SLOT_V2 ? "cgroup.procs" : "tasks",
+                               O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (dir->enter_fd < 0)
+            r = -errno;
+    }
+    if (r < 0) {
+        util_close(&dir->fd);
+        if (!existed)
+            rmdir(path);
+        return r;
+    }
+    memcpy(dir->path, path, sizeof(path));
+    return 0;
+}
+
+static void remove_dirs(struct cgroup *cg, uint64_t deadline_ns)
+{
+    bool gone = true;
+    util_close(&cg->cpu_fd);
+    for (int slot = SLOT_COUNT - 1; slot >= 0; slot--) {
+        struct cgroup_dir *dir = &cg->dir[slot];
+        util_close(&dir->enter_fd);
+        util_close(&dir->fd);
+        if (!dir->path[0])
+            continue;
+        /* The anchor is left when another one is: cgroup_gc() finds the rest by it. */
+        if (!dir->alias && gone && cgroup_rmdir(dir->path, deadline_ns) < 0)
+            gone = false;
+        dir->path[0] = '\0';
+        dir->alias = false;
+    }
+}
+
+static int make_dirs(struct cgroup *cg, const struct host_cgroups *where,
+                     const struct plan_limits *limits, struct cordon_err *err)
+{
+    static atomic_uint counter;
+    struct cgroup_owner owner;
+    int r = cgroup_owner_self(&owner);
+    if (r < 0)
+        return cgroup_err(err, -r, "/proc/self/stat", NULL);
+
+    for (int tries = 0; tries < NAME_TRIES; tries++) {
+        owner.n = atomic_fetch_add(&counter, 1);
+        cgroup_name_format(&owner, cg->name);
+        int slot;
+        const char *parent = "";
+        for (slot = 0; slot < SLOT_COUNT; slot++) {
+            parent = cgroup_slot_parent(where, (enum cgroup_slot)slot);
+            if (!parent[0] || (slot == SLOT_CPU && !limits->cpu_percent))
+                continue;
+            r = make_dir(cg, parent, (enum cgroup_slot)slot);
+            if (r < 0)
+                break;
+        }
+        if (slot == SLOT_COUNT)
+            return 0;
+        remove_dirs(cg, 0);
+        /* Taken: left by what this process was before it executed Cordon. */
+        if (r != -EEXIST)
+            return cgroup_err(err, -r, parent, cg->name);
+    }
+    return cgroup_err(err, EEXIST, cg->name, NULL);
+}
+
+static void take_controls(struct cgroup *cg, const struct host_cgroups *where,
+                          const struct plan_limits *limits)
+{
+    static const struct {
+        enum cgroup_slot slot;
+        unsigned bit;
+    } v1[] = {{SLOT_MEMORY, CGROUP_MEMORY}, {SLOT_PIDS, CGROUP_PIDS}, {SLOT_CPU, CGROUP_CPU}};
+    for (size_t i = 0; i < ARRAY_SIZE(v1); i++) {
+        if (cg->dir[v1[i].slot].fd >= 0)
+            cg->controls |= v1[i].bit;
+    }
+    if (cg->dir[SLOT_V2].fd >= 0) {
+        unsigned offered = (where->v2_memory ? CGROUP_MEMORY : 0u) |
+                           (where->v2_pids ? CGROUP_PIDS : 0u) |
+                           (where->v2_cpu && limits->cpu_percent ? CGROUP_CPU : 0u);
+        cg->v2_controls = offered & ~cg->controls;
+        cg->v2_controls |= CGROUP_KILL | CGROUP_CPU_ACCOUNT;
+    }
+    cg->controls |= cg->v2_controls;
+    if (cg->dir[SLOT_CPUACCT].fd >= 0)
+        cg->controls |= CGROUP_CPU_ACCOUNT;
+    describe(cg);
+}
+
+int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
+                  struct cgroup **ret_cgroup, struct cordon_err *err)
+{
+    struct cgroup *cg = calloc(1, sizeof(*cg));
+    if (!cg)
+        return err_nomem(err, "cgroup");
+    cg->cpu_fd = -1;
+    for (int slot = 0; slot < SLOT_COUNT; slot++)
+        cg->dir[slot].fd = cg->dir[slot].enter_fd = -1;
+
+    if (make_dirs(cg, where, limits, err) < 0)
+        goto fail;
+    take_controls(cg, where, limits);
+    if (cgroup_v1_limit(cg, limits, err) < 0 || cgroup_v2_limit(cg, limits, err) < 0)
+        goto fail;
+    *ret_cgroup = cg;
+    return 0;
+
+fail:
+    remove_dirs(cg, 0);
+    free(cg);
+    return -1;
+}
+
+unsigned cgroup_controls(const struct cgroup *cg)
+{
+    return cg->controls;
+}
+
+const char *cgroup_describe(const struct cgroup *cg)
+{
+    return cg->describe;
+}
+
+int cgroup_clone_fd(const struct cgroup *cg)
+{
+    return cg->dir[SLOT_V2].fd;
+}
+
+int cgroup_enter(const struct cgroup *cg, bool in_v2)
+{
+    for (int slot = in_v2 ? SLOT_V2 + 1 : SLOT_V2; slot < SLOT_COUNT; slot++) {
+        int fd = cg->dir[slot].enter_fd;
+        if (fd < 0)
+            continue;
+        ssize_t n;
+        do
+            n = write(fd, "0", 1);
+        while (n < 0 && errno == EINTR);
+        if (n != 1)
+            return n < 0 ? -errno : -EIO;
+    }
+    return 0;
+}
+
+int cgroup_attach(struct cgroup *cg, pid_t pid, struct cordon_err *err)
+{
+    for (int slot = 0; slot < SLOT_COUNT; slot++) {
+        const struct cgroup_dir *dir = &cg->dir[slot];
+        if (dir->fd < 0 || dir->alias)
+            continue;
+        int r = cgroup_file_write_u64(dir->fd, "cgroup.procs", (uint64_t)pid);
+        if (r < 0)
+            return cgroup_err(err, -r, dir->path, "cgroup.procs");
+    }
+    return 0;
+}
+
+void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns)
+{
+    cg->own_user_ns = user_ns;
+    cg->own_sys_ns = sys_ns;
+}
+
+static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
+{
+    uint64_t user, sys;
+    int r = cg->dir[SLOT_V2].fd >= 0        ? cgroup_v2_cpu(cg, &user, &sys)
+            : cg->dir[SLOT_CPUACCT].fd >= 0 ? cgroup_v1_cpu(cg, &user, &sys)
+                                            : -1;
+    if (r < 0)
+        return -1;
+    *ret_user_ns = user - MIN(user, cg->own_user_ns);
+    *ret_sys_ns = sys - MIN(sys, cg->own_sys_ns);
+    return 0;
+}
+
+int cgroup_cpu_ns(struct cgroup *cg, uint64_t *ret_ns)
+{
+    uint64_t user, sys;
+    if (read_cpu(cg, &user, &sys) < 0)
+        return -1;
+    *ret_ns = user + sys;
+    return 0;
+}
+
+int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage)
+{
+    struct cgroup_usage usage = {0};
+    cgroup_v1_usage(cg, &usage);
+    cgroup_v2_usage(cg, &usage);
+    usage.has_cpu = read_cpu(cg, &usage.cpu_user_ns, &usage.cpu_sys_ns) == 0;
+
+    if (cg->sample_memory || cg->sample_pids)
+        cgroup_sample(cg);
+    usage.memory_peak_bytes = MAX(usage.memory_peak_bytes, cg->memory_peak);
+    usage.pids_peak = MAX(usage.pids_peak, cg->pids_peak);
+    usage.pids_peak -= MIN(usage.pids_peak, CGROUP_OWN_TASKS);
+    usage.pids_now -= MIN(usage.pids_now, CGROUP_OWN_TASKS);
+    *ret_usage = usage;
+    return 0;
+}
+
+bool cgroup_needs_sampling(const struct cgroup *cg)
+{
+    return cg->sample_memory || cg->sample_pids;
+}
+
+void cgroup_sample(struct cgroup *cg)
+{
+    uint64_t now;
+    int pids_fd = cg->v2_controls & CGROUP_PIDS ? cg->dir[SLOT_V2].fd : cg->dir[SLOT_PIDS].fd;
+    if (cg->sample_memory && cgroup_file_u64(cg->dir[SLOT_V2].fd, "memory.current", &now) == 0)
+        cg->memory_peak = MAX(cg->memory_peak, now);
+    if (cg->sample_pids && cgroup_file_u64(pids_fd, "pids.current", &now) == 0)
+        cg->pids_peak = MAX(cg->pids_peak, now);
+}
+
+void cgroup_kill(struct cgroup *cg)
+{
+    for (int slot = 0; slot < SLOT_COUNT; slot++) {
+        const struct cgroup_dir *dir = &cg->dir[slot];
+        if (dir->fd < 0 || dir->alias)
+            continue;
+        /* Every guest process is in every group: the first one that can be used is enough. */
+        cgroup_kill_dir(dir->fd, cg->name);
+        return;
+    }
+}
+
+void cgroup_destroy(struct cgroup *cg)
+{
+    if (!cg)
+        return;
+    remove_dirs(cg, cgroup_now_ns() + DESTROY_WAIT_NS);
+    free(cg);
+}

@@ -1,0 +1,84 @@
+/* Shared by the cgroup_*.c files only. */
+#ifndef NATIVE_CGROUP_INTERNAL_H
+#define NATIVE_CGROUP_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "backend/native/cgroup.h"
+
+#define CGROUP_NAME_MAX 96
+#define CGROUP_PATH_MAX (HOST_PATH_MAX + CGROUP_NAME_MAX)
+/* Cordon's own pid 1 lives in the guest's groups. */
+#define CGROUP_OWN_TASKS 1
+
+/* In the order they are made; removed in reverse. The first one that a place offers is the anchor: it
+ * exists whenever any other does, so that a search for leftovers lists one directory only. */
+enum cgroup_slot { SLOT_V2, SLOT_MEMORY, SLOT_PIDS, SLOT_CPUACCT, SLOT_CPU, SLOT_COUNT };
+
+struct cgroup_dir {
+    char path[CGROUP_PATH_MAX]; /* empty: not used */
+    int fd;
+    int enter_fd; /* what a process writes "0" to */
+    bool alias;   /* the same directory as an earlier slot (co-mounted controllers) */
+};
+
+struct cgroup {
+    char name[CGROUP_NAME_MAX];
+    char describe[48];
+    struct cgroup_dir dir[SLOT_COUNT];
+    unsigned controls;    /* enum cgroup_control */
+    unsigned v2_controls; /* those of them that v2 holds */
+    int cpu_fd;           /* kept open for cgroup_cpu_ns() */
+    bool sample_memory, sample_pids;
+    uint64_t memory_peak, pids_peak; /* sampled */
+    uint64_t own_user_ns, own_sys_ns;
+};
+
+/* Whose group it is. */
+struct cgroup_owner {
+    pid_t pid;
+    uint64_t start; /* clock ticks after boot, field 22 of /proc/<pid>/stat */
+    uint64_t pid_ns;
+    unsigned n;
+};
+
+/* cgroup_file.c: 0 or -errno. Nothing here uses stdio or allocates. */
+int cgroup_file_write(int dir_fd, const char *file, const char *text);
+int cgroup_file_write_u64(int dir_fd, const char *file, uint64_t value);
+/* Reads at most size-1 bytes and ends them with NUL; returns how many or -errno. */
+ssize_t cgroup_file_read(int dir_fd, const char *file, char *buf, size_t size);
+ssize_t cgroup_file_pread(int fd, char *buf, size_t size);
+int cgroup_file_u64(int dir_fd, const char *file, uint64_t *ret_value);
+/* "123\n"; "max" is UINT64_MAX. -EINVAL when it is neither. */
+int cgroup_parse_u64(const char *text, uint64_t *ret_value);
+/* Line "key value" of a flat-keyed file; -ENOENT when the key is not there. */
+int cgroup_parse_key(const char *text, const char *key, uint64_t *ret_value);
+/* State letter and start time of a /proc/<pid>/stat line. */
+int cgroup_parse_stat(const char *text, char *ret_state, uint64_t *ret_start);
+
+/* cgroup_gc.c */
+int cgroup_owner_self(struct cgroup_owner *ret_owner);
+void cgroup_name_format(const struct cgroup_owner *owner, char name[static CGROUP_NAME_MAX]);
+int cgroup_name_parse(const char *name, struct cgroup_owner *ret_owner);
+/* Path of the parent directory of a slot, or "" when this place does not offer it. */
+const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slot slot);
+/* rmdir that bears the short EBUSY after the last process ended; 0 or -errno. */
+int cgroup_rmdir(const char *path, uint64_t deadline_ns);
+uint64_t cgroup_now_ns(void);
+/* Kills what is listed in the directory, again and again until it is empty, at most for 100 ms. */
+void cgroup_kill_dir(int dir_fd, const char *name);
+
+/* cgroup_v1.c, cgroup_v2.c. 0 or -1 with err set; the read functions only add what they know. */
+int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
+void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage);
+int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);
+int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
+void cgroup_v2_usage(struct cgroup *cg, struct cgroup_usage *usage);
+int cgroup_v2_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);
+/* Says which file of which group refused. */
+int cgroup_err(struct cordon_err *err, int sys_errno, const char *path, const char *file);
+
+#endif

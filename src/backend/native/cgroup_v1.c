@@ -1,0 +1,121 @@
+/* Limits and numbers of version 1 hierarchies, which only root can use. Runs in the supervisor. */
+#include "backend/native/cgroup_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/util.h"
+
+#define PERIOD_US 100000u
+#define NS_PER_TICK (1000000000u / 100u) /* USER_HZ is 100 on x86-64, whatever the kernel's HZ */
+
+static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
+{
+    const struct cgroup_dir *dir = &cg->dir[SLOT_MEMORY];
+    int r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
+    if (r < 0)
+        return cgroup_err(err, -r, dir->path, "memory.limit_in_bytes");
+
+    /* After the other one: the kernel refuses memory+swap below memory. */
+    r = cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", bytes);
+    if (r == -ENOENT) /* no swap accounting: then nothing of the guest is swapped out for the limit */
+        r = cgroup_file_write(dir->fd, "memory.swappiness", "0");
+    if (r < 0)
+        return cgroup_err(err, -r, dir->path, "memory.memsw.limit_in_bytes");
+    return 0;
+}
+
+static int limit_cpu(struct cgroup *cg, unsigned percent, struct cordon_err *err)
+{
+    const struct cgroup_dir *dir = &cg->dir[SLOT_CPU];
+    int r = cgroup_file_write_u64(dir->fd, "cpu.cfs_period_us", PERIOD_US);
+    if (r < 0)
+        return cgroup_err(err, -r, dir->path, "cpu.cfs_period_us");
+    r = cgroup_file_write_u64(dir->fd, "cpu.cfs_quota_us", (uint64_t)percent * (PERIOD_US / 100));
+    /* EINVAL: a group above us has less than that. Then it holds the guest below our limit. */
+    if (r < 0 && r != -EINVAL)
+        return cgroup_err(err, -r, dir->path, "cpu.cfs_quota_us");
+    return 0;
+}
+
+int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err)
+{
+    unsigned mine = cg->controls & ~cg->v2_controls;
+    if ((mine & CGROUP_MEMORY) && limits->memory_bytes &&
+        limit_memory(cg, limits->memory_bytes, err) < 0)
+        return -1;
+    if (mine & CGROUP_PIDS) {
+        const struct cgroup_dir *dir = &cg->dir[SLOT_PIDS];
+        uint64_t most = (uint64_t)limits->processes + CGROUP_OWN_TASKS;
+        int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
+        if (r < 0)
+            return cgroup_err(err, -r, dir->path, "pids.max");
+        cg->sample_pids = faccessat(dir->fd, "pids.peak", F_OK, 0) < 0;
+    }
+    if ((mine & CGROUP_CPU) && limit_cpu(cg, limits->cpu_percent, err) < 0)
+        return -1;
+    return 0;
+}
+
+static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
+{
+    int fd = cg->dir[SLOT_MEMORY].fd;
+    char text[256];
+    if (cgroup_file_u64(fd, "memory.max_usage_in_bytes", &usage->memory_peak_bytes) < 0)
+        return;
+    usage->has_memory = true;
+    /* Memory and swap are charged first: with both limits equal it is their counter that moves. */
+    uint64_t fails = 0, swap_fails = 0;
+    cgroup_file_u64(fd, "memory.failcnt", &fails);
+    cgroup_file_u64(fd, "memory.memsw.failcnt", &swap_fails);
+    usage->memory_fails = fails + swap_fails;
+    if (cgroup_file_read(fd, "memory.oom_control", text, sizeof(text)) > 0)
+        cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
+}
+
+static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
+{
+    int fd = cg->dir[SLOT_PIDS].fd;
+    char text[256];
+    if (cgroup_file_u64(fd, "pids.current", &usage->pids_now) < 0)
+        return;
+    usage->has_pids = true;
+    cgroup_file_u64(fd, "pids.peak", &usage->pids_peak);
+    if (cgroup_file_read(fd, "pids.events", text, sizeof(text)) > 0)
+        cgroup_parse_key(text, "max", &usage->pids_refused);
+}
+
+void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
+{
+    unsigned mine = cg->controls & ~cg->v2_controls;
+    char text[512];
+    if (mine & CGROUP_MEMORY)
+        usage_memory(cg, usage);
+    if (mine & CGROUP_PIDS)
+        usage_pids(cg, usage);
+    if ((mine & CGROUP_CPU) &&
+        cgroup_file_read(cg->dir[SLOT_CPU].fd, "cpu.stat", text, sizeof(text)) > 0)
+        cgroup_parse_key(text, "throttled_time", &usage->throttled_ns);
+}
+
+int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
+{
+    int fd = cg->dir[SLOT_CPUACCT].fd;
+    uint64_t user, sys, total;
+    char text[128];
+    if (cgroup_file_u64(fd, "cpuacct.usage", &total) < 0)
+        return -1;
+    if (cgroup_file_u64(fd, "cpuacct.usage_user", &user) < 0 ||
+        cgroup_file_u64(fd, "cpuacct.usage_sys", &sys) < 0) {
+        if (cgroup_file_read(fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
+            cgroup_parse_key(text, "user", &user) < 0 ||
+            cgroup_parse_key(text, "system", &sys) < 0)
+            return -1;
+        user *= NS_PER_TICK;
+        sys *= NS_PER_TICK;
+    }
+    /* The total is exact; the split is by where the timer tick found the task. */
+    *ret_sys_ns = MIN(sys, total);
+    *ret_user_ns = total - *ret_sys_ns;
+    return 0;
+}

@@ -1,0 +1,110 @@
+/* Limits and numbers of the unified hierarchy; also its group beside v1 groups, which has no
+ * controllers but kills in one write and keeps CPU time (cpu.stat is there without the controller).
+ * Runs in the supervisor. */
+#include "backend/native/cgroup_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define PERIOD_US 100000u
+
+static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
+{
+    const struct cgroup_dir *dir = &cg->dir[SLOT_V2];
+    int r = cgroup_file_write_u64(dir->fd, "memory.max", bytes);
+    if (r < 0)
+        return cgroup_err(err, -r, dir->path, "memory.max");
+    r = cgroup_file_write(dir->fd, "memory.swap.max", "0");
+    if (r < 0 && r != -ENOENT) /* absent: a kernel without swap */
+        return cgroup_err(err, -r, dir->path, "memory.swap.max");
+    /* All or nothing: a guest that lost one of its processes gives no answer worth having. */
+    r = cgroup_file_write(dir->fd, "memory.oom.group", "1");
+    if (r < 0)
+        return cgroup_err(err, -r, dir->path, "memory.oom.group");
+    return 0;
+}
+
+static int limit_cpu(struct cgroup *cg, unsigned percent, struct cordon_err *err)
+{
+    const struct cgroup_dir *dir = &cg->dir[SLOT_V2];
+    char text[48];
+    snprintf(text, sizeof(text), "%llu %u", (unsigned long long)percent * (PERIOD_US / 100),
+             PERIOD_US);
+    int r = cgroup_file_write(dir->fd, "cpu.max", text);
+    return r < 0 ? cgroup_err(err, -r, dir->path, "cpu.max") : 0;
+}
+
+int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err)
+{
+    const struct cgroup_dir *dir = &cg->dir[SLOT_V2];
+    if (cg->v2_controls & CGROUP_MEMORY) {
+        if (limits->memory_bytes && limit_memory(cg, limits->memory_bytes, err) < 0)
+            return -1;
+        cg->sample_memory = faccessat(dir->fd, "memory.peak", F_OK, 0) < 0;
+    }
+    if (cg->v2_controls & CGROUP_PIDS) {
+        uint64_t most = (uint64_t)limits->processes + CGROUP_OWN_TASKS;
+        int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
+        if (r < 0)
+            return cgroup_err(err, -r, dir->path, "pids.max");
+        cg->sample_pids = faccessat(dir->fd, "pids.peak", F_OK, 0) < 0;
+    }
+    if ((cg->v2_controls & CGROUP_CPU) && limit_cpu(cg, limits->cpu_percent, err) < 0)
+        return -1;
+    return 0;
+}
+
+static void usage_memory(int fd, struct cgroup_usage *usage)
+{
+    char text[512];
+    if (cgroup_file_read(fd, "memory.events", text, sizeof(text)) <= 0)
+        return;
+    usage->has_memory = true;
+    cgroup_parse_key(text, "max", &usage->memory_fails);
+    cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
+    cgroup_file_u64(fd, "memory.peak", &usage->memory_peak_bytes);
+}
+
+static void usage_pids(int fd, struct cgroup_usage *usage)
+{
+    char text[256];
+    if (cgroup_file_u64(fd, "pids.current", &usage->pids_now) < 0)
+        return;
+    usage->has_pids = true;
+    cgroup_file_u64(fd, "pids.peak", &usage->pids_peak);
+    if (cgroup_file_read(fd, "pids.events", text, sizeof(text)) > 0)
+        cgroup_parse_key(text, "max", &usage->pids_refused);
+}
+
+void cgroup_v2_usage(struct cgroup *cg, struct cgroup_usage *usage)
+{
+    int fd = cg->dir[SLOT_V2].fd;
+    char text[1024];
+    uint64_t us = 0;
+    if (cg->v2_controls & CGROUP_MEMORY)
+        usage_memory(fd, usage);
+    if (cg->v2_controls & CGROUP_PIDS)
+        usage_pids(fd, usage);
+    if ((cg->v2_controls & CGROUP_CPU) && cgroup_file_read(fd, "cpu.stat", text, sizeof(text)) > 0 &&
+        cgroup_parse_key(text, "throttled_usec", &us) == 0)
+        usage->throttled_ns = us * 1000;
+}
+
+int cgroup_v2_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
+{
+    char text[1024];
+    uint64_t user, sys;
+    if (cg->cpu_fd < 0)
+        cg->cpu_fd = openat(cg->dir[SLOT_V2].fd, "cpu.stat", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (cg->cpu_fd < 0 || cgroup_file_pread(cg->cpu_fd, text, sizeof(text)) <= 0)
+        return -1;
+    if (cgroup_parse_key(text, "user_usec", &user) < 0 ||
+        cgroup_parse_key(text, "system_usec", &sys) < 0)
+        return -1;
+    *ret_user_ns = user * 1000;
+    *ret_sys_ns = sys * 1000;
+    return 0;
+}
