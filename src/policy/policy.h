@@ -55,16 +55,23 @@ enum backend_kind { BACKEND_NATIVE, BACKEND_DOCKER, BACKEND_GVISOR, BACKEND_OCI 
 enum tier { TIER_FULL, TIER_LANDLOCK };
 enum log_level { LOG_INFO, LOG_VERBOSE, LOG_QUIET }; /* words in the order of the enum */
 
-/* Where a value was said: "level standard", "profile ci", "cordon.toml:3", "CORDON_TIME_LIMIT",
+/* Who said a value. A project's file cannot allow what FROM_USER denied; FROM_ENV and FROM_COMMAND
+ * come after it and need no such rule. */
+enum origin_source { FROM_BUILTIN, FROM_USER, FROM_PROJECT, FROM_ENV, FROM_COMMAND };
+
+/* Where a value was said: "level standard", "profile testing", "cordon.toml:3", "CORDON_TIME_LIMIT",
  * "--time-limit". line and column are 0 unless it was a file. */
 struct origin {
     char *name; /* owned; file name or one of the words above */
     unsigned line, column;
+    enum origin_source source;
+    unsigned layer; /* order of application, weakest first; values of one table share it */
 };
 
 struct policy_item {
     char *text;  /* owned */
     char *extra; /* owned, may be NULL */
+    char *written; /* as the user wrote it; owned, never NULL */
     char *data;  /* owned bytes for an inline file, may be NULL */
     size_t data_len;
     uint64_t num;
@@ -82,9 +89,26 @@ struct policy_value {
     struct origin origin; /* of the value, or of the last item */
 };
 
+/* An entry of [languages.NAME]; lists end with NULL, absent ones are NULL. All owned. */
+struct policy_language {
+    char *name;
+    char **suffixes;
+    char **aliases;
+    char **compile; /* argument vectors: an array, or a string split at blanks */
+    char **run;
+    char **version;
+    char **env; /* "K=V" */
+    struct origin origin;
+};
+
 struct policy {
     char *profile; /* "default" when none was chosen; owned */
     struct policy_value values[FIELD_COUNT_];
+    char *config_file;   /* absolute path of the project's file that was read, or NULL; owned */
+    char *user_file;     /* the same for the user's own file */
+    char **test_command; /* [test] command, ends with NULL; NULL when absent; owned */
+    struct policy_language *languages;
+    size_t n_languages;
 };
 
 struct field {
@@ -101,6 +125,9 @@ struct field {
 extern const struct field policy_fields[FIELD_COUNT_];
 
 void policy_free(struct policy *policy);
+
+/* "cordon.toml:3", "--time-limit", "level standard" */
+void policy_origin_text(const struct origin *origin, char *ret_text, size_t size);
 
 static inline bool policy_has(const struct policy *p, enum field_id id)
 {
@@ -137,8 +164,10 @@ static inline const struct policy_value *policy_value(const struct policy *p, en
 
 /* One setting as it came from a flag or a C caller: flag name (or config key) and its text. */
 struct policy_setting {
-    const char *name;  /* "time-limit" or "time_limit" */
+    const char *name;  /* "time-limit" or "time_limit"; "network.deny_patterns" where a key has two tables */
     const char *value; /* NULL for a bare flag */
+    const void *data;  /* `filesystem` only: the file's bytes, value is then its name in the guest */
+    size_t data_len;
 };
 
 struct policy_input {
@@ -149,6 +178,7 @@ struct policy_input {
     bool no_discovery;       /* library callers that want no file at all */
     char *const *environ;    /* the caller's environment: CORDON_*, XDG_CONFIG_HOME, HOME and bare --env names */
     const char *cwd;         /* for relative paths and discovery; NULL = getcwd() */
+    bool test;               /* `cordon test`: the [test] table counts, between profile and environment */
 };
 
 /* Reads, merges and checks everything; nothing else is touched. */
