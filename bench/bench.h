@@ -5,6 +5,7 @@
  *   cases.c   case files -> struct bench_case (pure reading, no process is started)
  *   proc.c    start one program, wait, time
  *   sample.c  one measurement in its mode
+ *   order.c   which case runs when
  *   stats.c   numbers -> numbers
  *   machine.c what the figures were measured on
  *   report.c  JSON, Markdown, the lines about bars
@@ -164,6 +165,15 @@ int sample_take(struct bench_case *c, bool discard);
 /* One untimed run with stderr kept for the reason of a failure. -1: c->state is set. */
 int sample_preflight(struct bench_case *c);
 void sample_read_version(struct bench_case *c);
+
+/* order.c */
+#define ORDER_FULL_ROUNDS 300
+/* How many samples the case gives in a run of so many rounds. */
+unsigned order_samples(const struct bench_case *c, unsigned rounds);
+/* How many rounds the group needs for that. */
+unsigned order_rounds(const struct case_list *group, unsigned rounds);
+bool order_is_due(unsigned round, unsigned rounds, unsigned samples);
+void order_draw(struct case_list *order, uint64_t *rng);
 
 /* stats.c */
 uint64_t stats_random(uint64_t *state);

@@ -19,9 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define FULL_ROUNDS 300
 #define SHORT_ROUNDS 60
-#define FEWEST_SAMPLES 8
 #define MAX_GROUPS 16
 
 struct options {
@@ -175,47 +173,6 @@ static void select_group(const struct case_list *all, const char *group, const s
     }
 }
 
-/* A slow case keeps its share of a short run, but never so few that a median means nothing. */
-static unsigned samples_of(const struct bench_case *c, unsigned rounds)
-{
-    unsigned n;
-
-    if (c->max_samples == 0)
-        return rounds;
-    n = rounds >= FULL_ROUNDS ? c->max_samples : c->max_samples * rounds / FULL_ROUNDS;
-    if (n < FEWEST_SAMPLES)
-        n = FEWEST_SAMPLES;
-    return n < rounds ? n : rounds;
-}
-
-static unsigned rounds_of(const struct case_list *g, unsigned rounds)
-{
-    unsigned most = 0;
-
-    for (size_t i = 0; i < g->n; i++) {
-        unsigned n = samples_of(g->items[i], rounds);
-
-        most = n > most ? n : most;
-    }
-    return most ? most : 1;
-}
-
-static bool is_due(unsigned round, unsigned rounds, unsigned samples)
-{
-    return (uint64_t)(round + 1) * samples / rounds > (uint64_t)round * samples / rounds;
-}
-
-static void shuffle(struct bench_case **items, size_t n, uint64_t *rng)
-{
-    for (size_t i = n; i > 1; i--) {
-        size_t k = stats_random(rng) % i;
-        struct bench_case *t = items[i - 1];
-
-        items[i - 1] = items[k];
-        items[k] = t;
-    }
-}
-
 static void run_rounds(const struct case_list *g, const struct options *o, struct run_info *info)
 {
     struct case_list order = *g;
@@ -225,19 +182,19 @@ static void run_rounds(const struct case_list *g, const struct options *o, struc
     for (unsigned r = 0; r < info->warmup + info->rounds && !proc_is_stopped(); r++) {
         bool discard = r < info->warmup;
 
-        shuffle(order.items, order.n, &rng);
+        order_draw(&order, &rng);
         if (show)
             fprintf(stderr, "\r%s: round %u of %u ", g->items[0]->group, r + 1,
                     info->warmup + info->rounds);
         for (size_t i = 0; i < order.n && !proc_is_stopped(); i++) {
             struct bench_case *c = order.items[i];
-            unsigned samples = samples_of(c, o->rounds);
+            unsigned samples = order_samples(c, o->rounds);
 
             if (c->state != CASE_READY)
                 continue;
             /* One warm run is enough for a case that is slow by itself. */
             if (discard ? samples < info->rounds && r > 0
-                        : !is_due(r - info->warmup, info->rounds, samples))
+                        : !order_is_due(r - info->warmup, info->rounds, samples))
                 continue;
             sample_take(c, discard);
         }
@@ -344,7 +301,7 @@ static int run_group(const struct case_list *g, const struct options *o)
     if (strtod(info.machine.load, NULL) > 0.3 * info.machine.cores)
         fprintf(stderr, "bench-driver: the machine is busy (load %.4s): expect noise\n",
                 info.machine.load);
-    info.rounds = rounds_of(g, o->rounds);
+    info.rounds = order_rounds(g, o->rounds);
     for (size_t i = 0; i < g->n && !proc_is_stopped(); i++) {
         sample_read_version(g->items[i]);
         if (g->items[i]->state == CASE_READY)
@@ -443,7 +400,7 @@ static int check_names(const struct case_list *all, const struct options *o)
 
 int main(int argc, char **argv)
 {
-    struct options o = {.rounds = FULL_ROUNDS, .warmup = 5, .seed = (uint64_t)time(NULL)};
+    struct options o = {.rounds = ORDER_FULL_ROUNDS, .warmup = 5, .seed = (uint64_t)time(NULL)};
     struct sigaction sa = {.sa_handler = on_signal};
     struct case_list all = {.n = 0};
     char own_scratch[] = "/tmp/cordon-bench.XXXXXX", err[512];

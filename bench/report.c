@@ -270,8 +270,10 @@ void report_terminal(const struct case_list *group, const struct run_info *info)
 
         printf("  %-30.30s", c->title);
         if (c->state != CASE_READY) {
-            printf(" %s: %.300s%s%s%s\n", state_word(c->state), c->reason,
-                   c->package[0] ? " (package " : "", c->package, c->package[0] ? ")" : "");
+            printf(" %s: %.300s", state_word(c->state), c->reason);
+            if (c->state == CASE_SKIPPED && c->package[0])
+                printf(" (package %s)", c->package);
+            putchar('\n');
             continue;
         }
         for (size_t k = 0; k < 4; k++) {
