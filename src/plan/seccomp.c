@@ -133,6 +133,21 @@ int seccomp_build(const struct seccomp_options *options, struct seccomp_prog *re
     return seccomp_build_with(options, NULL, ret_prog, err);
 }
 
+int seccomp_quiet(const struct seccomp_prog *prog, struct seccomp_prog *ret_prog,
+                  struct cordon_err *err)
+{
+    struct sock_filter *insns = malloc(prog->len * sizeof(*insns));
+    if (!insns)
+        return err_nomem(err, "plan");
+    for (size_t i = 0; i < prog->len; i++) {
+        insns[i] = prog->insns[i];
+        if (insns[i].code == (BPF_RET | BPF_K) && insns[i].k == SECCOMP_RET_USER_NOTIF)
+            insns[i].k = SECCOMP_RET_ERRNO | EPERM;
+    }
+    *ret_prog = (struct seccomp_prog){insns, prog->len};
+    return 0;
+}
+
 void seccomp_done(struct seccomp_prog *prog)
 {
     free(prog->insns);

@@ -46,6 +46,11 @@ int seccomp_build(const struct seccomp_options *options, struct seccomp_prog *re
                   struct cordon_err *err);
 void seccomp_done(struct seccomp_prog *prog);
 
+/* A copy of a program with plain EPERM in place of the listener, for hosts where the listener is
+ * taken. */
+int seccomp_quiet(const struct seccomp_prog *prog, struct seccomp_prog *ret_prog,
+                  struct cordon_err *err);
+
 /* The built-in filter tightened by a Docker/OCI seccomp profile (JSON text): install this one
  * instead. KILL, TRAP, TRACE and NOTIFY become EPERM (a guest is never killed by SIGSYS), LOG
  * becomes ALLOW; what the profile refuses with EPERM goes to the listener like any other refusal.

@@ -17,7 +17,7 @@ uint16_t seccomp_profile_key(const struct seccomp_profile *p, unsigned nr)
 {
     if (p->calls[nr].deny)
         return (uint16_t)(KEY_DENY + p->calls[nr].error);
-    if (p->calls[nr].rules)
+    if (p->calls[nr].has_rules)
         return (uint16_t)(KEY_RULES + nr);
     if (p->calls[nr].allow || p->default_action == SECCOMP_PROFILE_ALLOW)
         return 0;

@@ -36,16 +36,19 @@ struct seccomp_profile_rule {
     struct seccomp_profile_cmp cmps[6];
 };
 
+/* The rules of a call that have no conditions, and whether there are others. */
+struct seccomp_profile_call {
+    bool allow;
+    bool deny;
+    bool has_rules;
+    uint16_t error; /* of deny */
+};
+
 /* Of all rules that match a call the strictest counts, whatever their order; among errors the
  * first. If none matches, default_action. */
 struct seccomp_profile {
     int default_action;
-    struct {
-        bool allow; /* a rule without conditions */
-        bool deny;  /* a rule without conditions, with this errno */
-        bool rules; /* has rules with conditions */
-        uint16_t error;
-    } calls[SECCOMP_TABLE_SIZE];
+    struct seccomp_profile_call calls[SECCOMP_TABLE_SIZE];
     struct seccomp_profile_rule *rules; /* in the file's order */
     size_t rules_len;
 };
