@@ -7,6 +7,7 @@
 #define HOST_HOST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include <cordon.h>
@@ -50,6 +51,11 @@ int host_probe_quick(struct host *ret_host, struct cordon_err *err);
 
 /* 0: none, or switched off at boot. */
 int host_landlock_abi(void);
+
+/* A start was refused its user namespace: notes it in *host with the cause and gives the smallest fix.
+ * step: "unshare" for the clone or unshare itself, "write uid_map" and the like for id maps. */
+void host_user_ns_refused(struct host *host, const char *step, int sys_errno, char *ret_fix,
+                          size_t fix_size);
 
 /* The part of the above that looks for cgroups. Reads only, makes nothing. */
 void host_cgroups_find(struct host_cgroups *ret_cgroups);

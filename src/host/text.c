@@ -237,3 +237,54 @@ int64_t host_text_status(const char *status, const char *key, int base)
     }
     return -1;
 }
+
+uint64_t host_text_start_time(const char *stat)
+{
+    const char *p = strrchr(stat, ')');
+    if (!p)
+        return 0;
+    p++;
+    for (int field = 3; field <= 22; field++) {
+        p = strchr(p, ' ');
+        if (!p)
+            return 0;
+        p++;
+    }
+    return strtoull(p, NULL, 10);
+}
+
+/* The mount point of one line of mountinfo, as written. */
+static bool mount_point(struct span line, struct span *ret)
+{
+    for (int i = 0; i < 5; i++) {
+        if (!span_next(&line, ' ', ret))
+            return false;
+    }
+    return true;
+}
+
+unsigned host_text_proc_masks(const char *mountinfo, char *ret_first, size_t size)
+{
+    struct span rest = span_of(mountinfo), line, mount;
+    unsigned n = 0;
+
+    while (span_next(&rest, '\n', &line)) {
+        if (!mount_point(line, &mount) || mount.len < 7 || memcmp(mount.p, "/proc/", 6) != 0 ||
+            span_is(mount, "/proc/sys/fs/binfmt_misc"))
+            continue;
+        if (n++ == 0 && !copy_unescaped(mount, ret_first, size))
+            ret_first[0] = '\0';
+    }
+    return n;
+}
+
+bool host_text_has_root_mount(const char *mountinfo)
+{
+    struct span rest = span_of(mountinfo), line, mount;
+
+    while (span_next(&rest, '\n', &line)) {
+        if (mount_point(line, &mount) && span_is(mount, "/"))
+            return true;
+    }
+    return false;
+}

@@ -36,4 +36,16 @@ bool host_text_kernel(const char *release, int *ret_major, int *ret_minor);
 /* /proc/self/status: the value of "Key:" as a number in the given base, or -1. */
 int64_t host_text_status(const char *status, const char *key, int base);
 
+/* /proc/PID/stat: field 22, when the process started, in ticks since boot; 0 when it is not there.
+ * The name in field 2 is the process's own choice and may hold blanks and brackets. */
+uint64_t host_text_start_time(const char *stat);
+
+/* mountinfo: how many mounts cover parts of /proc, as containers do to hide them; the kernel then
+ * refuses a new /proc to a user namespace. An empty folder may be covered (binfmt_misc): not
+ * counted. */
+unsigned host_text_proc_masks(const char *mountinfo, char *ret_first, size_t size);
+
+/* mountinfo: false when no mount is at "/", which is how a plain chroot looks. */
+bool host_text_has_root_mount(const char *mountinfo);
+
 #endif
