@@ -15,7 +15,6 @@
  * that the status cannot overtake output and the two streams keep their order.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -37,6 +36,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -131,6 +131,11 @@ static void make_dir(const char *path, mode_t mode) {
         die("mkdir %s", path);
 }
 
+static void make_device(const char *path, dev_t dev) {
+    if (mknod(path, S_IFCHR | 0666, dev) < 0 || chmod(path, 0666) < 0)
+        die("mknod %s", path);
+}
+
 static void make_dirs(const char *path) {
     char part[PATH_MAX];
 
@@ -222,6 +227,10 @@ static void mount_api_filesystems(void) {
     if (symlink("/proc/self/fd", "/dev/fd") < 0 || symlink("/proc/self/fd/0", "/dev/stdin") < 0 ||
         symlink("/proc/self/fd/1", "/dev/stdout") < 0 || symlink("/proc/self/fd/2", "/dev/stderr") < 0)
         die("symlinks in /dev");
+    /* What udev makes ahead of time: opening them loads the module. */
+    make_dir("/dev/net", 0755);
+    make_device("/dev/net/tun", makedev(10, 200));
+    make_device("/dev/fuse", makedev(10, 229));
     make_dir("/run/lock", 01777);
     make_dir("/run/user", 0755);
     make_dir("/run/user/2000", 0700);
