@@ -281,7 +281,7 @@ void report_terminal(const struct case_list *group, const struct run_info *info)
 
             report_value(text, sizeof(text), c, values[k]);
             /* The micro sign is two bytes and one column. */
-            printf(" %*s", strchr(text, '\xc2') ? 13 : 12, text);
+            printf(" %*s", strstr(text, "\xc2\xb5") ? 13 : 12, text);
         }
         printf(" %6zu", c->sum.n);
         if (c->has_ratio)
