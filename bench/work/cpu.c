@@ -1,7 +1,7 @@
 /* Arithmetic and hard-to-guess branches in a small working set: no kernel involved at all. */
 #include "work.h"
 
-#define ROUNDS 30000000u
+#define ROUNDS 60000000u
 
 int main(void)
 {

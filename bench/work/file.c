@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ROUNDS 28000
+#define ROUNDS 36000
 
 static void one_file(int dir)
 {

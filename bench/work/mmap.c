@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#define ROUNDS 300
+#define ROUNDS 500
 #define PAGE 4096u
 #define PAGES 512u
 

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define ROUNDS 280000
+#define ROUNDS 480000
 
 int main(void)
 {

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 
-#define CREATED 6000
-#define HANDED 40000
+#define CREATED 8000
+#define HANDED 52000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turned = PTHREAD_COND_INITIALIZER;
