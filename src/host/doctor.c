@@ -63,7 +63,7 @@ static const struct row rows[] = {
     {"pidfd", "pidfd", HOST_NEED_ANY, true, false, host_probe_pidfd, host_explain_general, NULL},
     {"openat2", "openat2", HOST_NEED_ANY, false, false, host_probe_openat2, host_explain_general,
      NULL},
-    {"close_range", "close_range", HOST_NEED_ANY, false, false, host_probe_close_range,
+    {"close_range", "close_range", HOST_NEED_ANY, true, false, host_probe_close_range,
      host_explain_general, NULL},
     {"landlock", "Landlock", HOST_NEED_LANDLOCK, true, false, host_probe_landlock,
      host_explain_landlock, "the second fence around files"},

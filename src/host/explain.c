@@ -143,10 +143,13 @@ void host_explain_proc(const struct host *host, const struct host_facts *facts,
         host_explain_general(host, facts, out, item);
         return;
     }
+    char more[32] = "";
+    if (facts->proc_masks > 1)
+        snprintf(more, sizeof(more), " and %u more", facts->proc_masks - 1);
     set(item, HOST_BLOCKED,
         "Docker: docker run --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked",
-        "the outer /proc is masked (%s and %u more), so the kernel refuses a new one",
-        facts->proc_mask[0] ? facts->proc_mask : "/proc", facts->proc_masks - 1);
+        "the outer /proc is masked (%s%s), so the kernel refuses a new one",
+        facts->proc_mask[0] ? facts->proc_mask : "/proc", more);
 }
 
 void host_explain_notify(const struct host *host, const struct host_facts *facts,
@@ -187,23 +190,31 @@ static void cgroup_words(const struct host_cgroups *c, char *ret, size_t size)
     }
 }
 
+static const char *cgroup_fix(const struct host_facts *facts)
+{
+    if (facts->cgroup_v1)
+        return "run as root: v1 groups are root's alone (in a container: with /sys/fs/cgroup "
+               "writable)";
+    if (facts->systemd)
+        return "systemd-run --user --scope -p Delegate=yes cordon run ... (over ssh or cron first: "
+               "loginctl enable-linger), or run as root";
+    if (facts->container[0])
+        return "mount /sys/fs/cgroup writable, with a delegated group named by --cgroup PATH";
+    return "run as root, or let root make a group, chown it, start Cordon below it and name it "
+           "with "
+           "--cgroup PATH";
+}
+
 void host_explain_cgroup(const struct host *host, const struct host_facts *facts,
                          const struct host_outcome *out, struct host_item *item)
 {
     const struct host_cgroups *c = &host->cgroups;
-    const char *fix =
-        facts->systemd ? "systemd-run --user --scope -p Delegate=yes cordon run ... (over ssh or "
-                         "cron first: loginctl enable-linger), or run as root"
-                       : "run as root, or let root make a group, chown it, start Cordon below it "
-                         "and name it with --cgroup PATH";
+    const char *fix = cgroup_fix(facts);
     char words[64];
 
     cgroup_words(c, words, sizeof(words));
     if (c->kind == HOST_CGROUP_NONE) {
-        if (facts->container[0])
-            fix = "mount /sys/fs/cgroup writable with a delegated group and name it with --cgroup "
-                  "PATH";
-        set(item, HOST_BLOCKED, fix, "no group with a memory, pids or cpu controller is delegated");
+        set(item, HOST_BLOCKED, fix, "no cgroup is delegated");
     } else if (out->error) {
         set(item, HOST_BLOCKED, fix, "%s: %s", out->step, strerror(out->error));
     } else if (!str_eq(words, "memory,pids,cpu")) {
@@ -327,6 +338,7 @@ void host_facts_read(struct host_facts *ret_facts)
     f.max_user_ns = read_number("/proc/sys/user/max_user_namespaces");
     f.ptrace_scope = (int)read_number("/proc/sys/kernel/yama/ptrace_scope");
     f.selinux = read_number("/sys/fs/selinux/enforce") == 1;
+    f.cgroup_v1 = access("/sys/fs/cgroup/memory/cgroup.procs", F_OK) == 0;
     f.systemd = access("/run/systemd/system", F_OK) == 0;
     if (host_read("/proc/self/status", status, sizeof(status)) > 0)
         f.seccomp = (int)host_text_status(status, "Seccomp", 10);
@@ -351,7 +363,9 @@ void host_user_ns_refused(struct host *host, const char *step, int sys_errno, ch
 
     snprintf(out.step, sizeof(out.step), "%s", step);
     host_facts_read(&facts);
-    host_explain_user_ns(host, &facts, &out, &item);
+    host_explain_fn *explain =
+        str_eq(step, "mount proc") ? host_explain_proc : host_explain_user_ns;
+    explain(host, &facts, &out, &item);
     host->user_ns = false;
     snprintf(host->user_ns_why, sizeof(host->user_ns_why), "%s", item.detail);
     snprintf(ret_fix, fix_size, "%s", item.fix);

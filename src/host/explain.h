@@ -14,6 +14,7 @@ struct host_facts {
     int seccomp;            /* mode of this process: 2 is a filter from outside */
     bool selinux;           /* enforcing */
     bool chrooted;
+    bool cgroup_v1;         /* the memory controller is in a v1 hierarchy */
     bool systemd;           /* is the host's init */
     char container[16];     /* "docker", "podman", ... or empty */
     char label[96];         /* AppArmor profile of this process, empty when unconfined */

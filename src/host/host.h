@@ -52,8 +52,9 @@ int host_probe_quick(struct host *ret_host, struct cordon_err *err);
 /* 0: none, or switched off at boot. */
 int host_landlock_abi(void);
 
-/* A start was refused its user namespace: notes it in *host with the cause and gives the smallest fix.
- * step: "unshare" for the clone or unshare itself, "write uid_map" and the like for id maps. */
+/* A start was refused its user namespace or a wall that needs one: notes it in *host (user_ns,
+ * user_ns_why) with the cause and gives the smallest fix. step: "unshare" for the clone or unshare
+ * itself, "write uid_map" and the like for id maps, "mount proc" for the new /proc. */
 void host_user_ns_refused(struct host *host, const char *step, int sys_errno, char *ret_fix,
                           size_t fix_size);
 
