@@ -96,9 +96,9 @@ uint64_t fields_min(enum field_id id)
 {
     /* A tmpfs of size 0 or with 0 inodes is one without a limit; the others would run nothing. */
     static const enum field_id positive[] = {
-        FIELD_TIME_LIMIT,         FIELD_CPU_TIME,           FIELD_MEMORY_LIMIT,
-        FIELD_PROCESSES,          FIELD_FILE_DESCRIPTORS,   FIELD_SCRATCH_SIZE,
-        FIELD_SCRATCH_INODES,     FIELD_COMPILE_TIME_LIMIT, FIELD_COMPILE_MEMORY_LIMIT,
+        FIELD_TIME_LIMIT,     FIELD_CPU_TIME,           FIELD_MEMORY_LIMIT,
+        FIELD_PROCESSES,      FIELD_FILE_DESCRIPTORS,   FIELD_SCRATCH_SIZE,
+        FIELD_SCRATCH_INODES, FIELD_COMPILE_TIME_LIMIT, FIELD_COMPILE_MEMORY_LIMIT,
     };
     for (size_t i = 0; i < ARRAY_SIZE(positive); i++) {
         if (positive[i] == id)

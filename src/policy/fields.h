@@ -32,7 +32,8 @@ uint64_t fields_min(enum field_id id);
 #define FIELDS_ENV_MAX 64
 bool fields_env_name(enum field_id id, char *ret_name, size_t size);
 
-/* Number of single-letter edits (insert, delete, change, swap) between two words, at most max + 1. */
+/* Number of single-letter edits (insert, delete, change, swap) between two words, at most max + 1.
+ */
 unsigned fields_distance(const char *a, const char *b, unsigned max);
 
 /* Keeps the nearest of the candidates shown to it one by one: what the user probably meant. */

@@ -29,7 +29,8 @@ static enum item_outcome item_path(const struct value_ctx *ctx, const char *text
                                    struct policy_item *item)
 {
     if (text[0] == '~' && (!text[1] || text[1] == '/'))
-        return refused(ctx, text, "starts with '~', which is not expanded here; write the whole path");
+        return refused(ctx, text,
+                       "starts with '~', which is not expanded here; write the whole path");
     item->text = value_path(ctx->base, text);
     return item->text ? ITEM_ADDED : no_memory(ctx);
 }
@@ -100,8 +101,9 @@ static enum item_outcome item_file(const struct value_ctx *ctx, const char *text
     if (!name)
         return no_memory(ctx);
     if (!item_is_safe_name(name))
-        return refused(ctx, text, "names a file outside the working directory; write a relative "
-                                  "NAME without '..'");
+        return refused(ctx, text,
+                       "names a file outside the working directory; write a relative "
+                       "NAME without '..'");
     enum item_outcome outcome = item_path(ctx, equals + 1, item);
     if (outcome != ITEM_ADDED)
         return outcome;
@@ -121,22 +123,13 @@ static bool is_env_name(const char *name, size_t len)
     return len > 0;
 }
 
-static const char *env_lookup(char *const *vars, const char *name, size_t len)
-{
-    for (; vars && *vars; vars++) {
-        if (strncmp(*vars, name, len) == 0 && (*vars)[len] == '=')
-            return *vars + len + 1;
-    }
-    return NULL;
-}
-
 static enum item_outcome item_env(const struct value_ctx *ctx, const char *text,
                                   struct policy_item *item)
 {
     size_t len = strcspn(text, "=");
     if (!is_env_name(text, len))
         return refused(ctx, text, "is not a variable; write K=V, or K to take the host's value");
-    const char *value = text[len] ? text + len + 1 : env_lookup(ctx->environ, text, len);
+    const char *value = text[len] ? text + len + 1 : value_env(ctx->environ, text, len);
     if (!value)
         return ITEM_SKIPPED;
     item->text = strndup(text, len);
@@ -152,8 +145,9 @@ static enum item_outcome item_net(const struct value_ctx *ctx, enum field_id id,
     if (netrule_parse(text, &rule, why) < 0)
         return refused(ctx, text, why);
     if (policy_fields[id].type == FT_NET_NAMES && !netrule_is_exact(&rule))
-        return refused(ctx, text, "is a pattern, and allow_domains takes exact names; patterns "
-                                  "belong in allow_patterns");
+        return refused(ctx, text,
+                       "is a pattern, and allow_domains takes exact names; patterns "
+                       "belong in allow_patterns");
     return item_string(ctx, text, item);
 }
 

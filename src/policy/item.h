@@ -6,8 +6,8 @@
 
 enum item_outcome { ITEM_ADDED, ITEM_SKIPPED, ITEM_REFUSED };
 
-/* Fills text, extra and num of *item (zeroed by the caller, cleared by it as well whatever happens).
- * ITEM_SKIPPED: an `env` name that the host does not have. */
+/* Fills text, extra and num of *item (zeroed by the caller, cleared by it as well whatever
+ * happens). ITEM_SKIPPED: an `env` name that the host does not have. */
 enum item_outcome item_parse(const struct value_ctx *ctx, enum field_id id, const char *text,
                              struct policy_item *item);
 

@@ -13,7 +13,7 @@ struct level_row {
 
 struct level {
     const char *name;
-    bool is_profile; /* "profile testing" rather than "level strict" */
+    bool is_profile;        /* "profile testing" rather than "level strict" */
     bool scratch_is_capped; /* scratch_size is at most the memory limit */
     const char *doc;
     const struct level_row *rows;

@@ -1,5 +1,5 @@
-/* Merging of layers. Pure. The order of layers is the caller's; this file knows what one does to the
- * weaker ones. */
+/* Merging of layers. Pure. The order of layers is the caller's; this file knows what one does to
+ * the weaker ones. */
 #include "policy/merge.h"
 
 #include "base/buf.h"
@@ -12,7 +12,7 @@ enum { WRITTEN_MAX = 4 * 1024 * 1024 };
 
 /* Everything that lets a guest reach the network, and everything that shows it host files. */
 static const enum field_id network_grants[] = {
-    FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,   FIELD_ALLOW_PATTERNS,       FIELD_NETWORK,
+    FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,   FIELD_ALLOW_PATTERNS,      FIELD_NETWORK,
     FIELD_PUBLISH,       FIELD_ALLOW_HOST_PORT, FIELD_UNSAFE_HOST_NETWORK,
 };
 static const enum field_id file_grants[] = {
@@ -43,7 +43,8 @@ static bool is_empty_list(const struct assign *a)
     return a->clear && a->value.n_items == 0 && a->value.num == 0;
 }
 
-/* ---- denials ---------------------------------------------------------------------------------- */
+/* ---- denials ----------------------------------------------------------------------------------
+ */
 
 static void deny(struct merge *m, const enum field_id *ids, size_t n)
 {
@@ -56,6 +57,8 @@ void merge_note_denial(struct merge *merge, const struct assign *assign)
     const struct field *field = &policy_fields[assign->id];
     uint64_t num = assign->value.num;
 
+    if (!assign->value.set)
+        return; /* moved into the policy already, and noted then */
     if ((assign->id == FIELD_ALLOW_NETWORK && is_empty_list(assign)) ||
         (assign->id == FIELD_NETWORK && num == NETWORK_NONE))
         deny(merge, network_grants, ARRAY_SIZE(network_grants));
@@ -75,7 +78,8 @@ void merge_note_denial(struct merge *merge, const struct assign *assign)
         merge->denied[assign->id] |= is_empty_list(assign);
 }
 
-/* ---- applying --------------------------------------------------------------------------------- */
+/* ---- applying ---------------------------------------------------------------------------------
+ */
 
 static void drop_weaker(struct merge *m, enum field_id id, unsigned below)
 {
@@ -118,7 +122,8 @@ static void apply_side_effects(struct merge *m, const struct assign *a)
 
 static void list_clear(struct policy_value *v, const struct assign *a)
 {
-    bool keep_users = a->value.origin.source == FROM_PROJECT && policy_fields[a->id].risk == RISK_DENY;
+    bool keep_users =
+        a->value.origin.source == FROM_PROJECT && policy_fields[a->id].risk == RISK_DENY;
     for (size_t i = v->n_items; i-- > 0;) {
         if (!keep_users || v->items[i].origin.source != FROM_USER)
             policy_value_drop(v, i);
@@ -127,7 +132,8 @@ static void list_clear(struct policy_value *v, const struct assign *a)
 }
 
 /* The item that the new one replaces or repeats; n_items when there is none. */
-static size_t list_same(const struct policy_value *v, enum field_type type, const struct policy_item *item)
+static size_t list_same(const struct policy_value *v, enum field_type type,
+                        const struct policy_item *item)
 {
     size_t i = 0;
     for (; i < v->n_items; i++) {
@@ -189,7 +195,8 @@ int merge_apply(struct merge *merge, struct assign *assign, struct cordon_err *e
     return r;
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- the whole --------------------------------------------------------------------------------
+ */
 
 static int code_of(const struct origin *origin)
 {
@@ -255,10 +262,11 @@ static int finish_virtual_fs(struct merge *m, struct cordon_err *err)
         const struct policy_item *item = &grant->items[0];
         policy_origin_text(&v->origin, a, sizeof(a));
         policy_origin_text(&item->origin, b, sizeof(b));
-        err_set(err, code_of(&item->origin), "policy", 0, "virtual_fs (%s) contradicts %s = %s (%s)",
-                a, policy_fields[grants[g]].key, item->written, b);
-        return err_hint(err, "with virtual_fs the guest sees only mounts: --mount %s:%s", item->text,
-                        item->text);
+        err_set(err, code_of(&item->origin), "policy", 0,
+                "virtual_fs (%s) contradicts %s = %s (%s)", a, policy_fields[grants[g]].key,
+                item->written, b);
+        return err_hint(err, "with virtual_fs the guest sees only mounts: --mount %s:%s",
+                        item->text, item->text);
     }
     return 0;
 }
@@ -292,7 +300,8 @@ static int finish_scratch(const struct merge *m, struct cordon_err *err)
     return 0;
 }
 
-/* allow_filesystem = true asks for a writable workspace; the working directory unless one is named. */
+/* allow_filesystem = true asks for a writable workspace; the working directory unless one is named.
+ */
 static int finish_workspace(struct merge *m, const char *cwd, struct cordon_err *err)
 {
     struct policy_value *w = &m->policy->values[FIELD_WORKSPACE];

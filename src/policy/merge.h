@@ -6,9 +6,9 @@
 
 struct merge {
     struct policy *policy;
-    unsigned layer;               /* of what is being applied; raise it with merge_next_layer */
-    unsigned scratch_capped;      /* layer whose scratch_size is at most the memory limit, or 0 */
-    bool denied[FIELD_COUNT_];    /* by the user's own file: a project's file cannot set these */
+    unsigned layer;            /* of what is being applied; raise it with merge_next_layer */
+    unsigned scratch_capped;   /* layer whose scratch_size is at most the memory limit, or 0 */
+    bool denied[FIELD_COUNT_]; /* by the user's own file: a project's file cannot set these */
 };
 
 void merge_next_layer(struct merge *merge);

@@ -41,7 +41,8 @@ bool netrule_parse_addr(const char *text, uint8_t ret_addr[static 16])
     return false;
 }
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names ------------------------------------------------------------------------------------
+ */
 
 /* A last label that is a number in any base makes resolvers read the whole name as an address. */
 static bool label_is_number(const char *label, size_t len)
@@ -75,7 +76,8 @@ static bool name_fold(const char *name, size_t len, char *ret)
     return strlen(ret) == len;
 }
 
-bool netrule_canonical_name(const char *name, size_t len, char ret_name[static NETRULE_NAME_MAX + 1])
+bool netrule_canonical_name(const char *name, size_t len,
+                            char ret_name[static NETRULE_NAME_MAX + 1])
 {
     char folded[NETRULE_NAME_MAX + 1];
     if (!name_fold(name, len, folded))
@@ -95,7 +97,8 @@ bool netrule_canonical_name(const char *name, size_t len, char ret_name[static N
     return true;
 }
 
-/* ---- parsing ---------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------
+ */
 
 /* "127.*", "192.168.*": numbers, then only stars. */
 static bool numeric_prefix(const char *host, struct netrule *rule)
@@ -179,7 +182,8 @@ static int parse_range(char *text, struct netrule *rule, char *why)
         zero[bit / 8] |= (uint8_t)(0x80 >> bit % 8);
     for (unsigned i = 0; i < 16; i++) {
         if (rule->addr[i] & zero[i])
-            return refuse(why, "has bits set beyond its prefix; write the first address of the range");
+            return refuse(why,
+                          "has bits set beyond its prefix; write the first address of the range");
     }
     return 0;
 }
@@ -279,7 +283,8 @@ int netrule_parse(const char *text, struct netrule *ret_rule, char why[static NE
     if (len >= sizeof(copy))
         return refuse(why, "is too long for a host name");
     for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] >= 0x7f || strchr("@?#%\\", text[i]))
+        if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] >= 0x7f ||
+            strchr("@?#%\\", text[i]))
             return refuse(why, "is not a host name; letters, digits, '-', '.' and '*' labels only "
                                "(write other scripts as xn--...)");
     }
@@ -292,7 +297,8 @@ int netrule_parse(const char *text, struct netrule *ret_rule, char why[static NE
     return r;
 }
 
-/* ---- what a rule means ------------------------------------------------------------------------ */
+/* ---- what a rule means ------------------------------------------------------------------------
+ */
 
 bool netrule_is_exact(const struct netrule *rule)
 {
@@ -311,7 +317,8 @@ bool netrule_is_over_broad(const struct netrule *rule)
     if (rule->kind == NETRULE_ANY)
         return true;
     if (rule->kind == NETRULE_ADDRESS)
-        return rule->prefix_len == 0 || (rule->prefix_len == 96 && !memcmp(rule->addr, mapped_prefix, 12));
+        return rule->prefix_len == 0 ||
+               (rule->prefix_len == 96 && !memcmp(rule->addr, mapped_prefix, 12));
     if (rule->kind != NETRULE_PATTERN)
         return false;
 
@@ -415,7 +422,8 @@ bool netrule_port_matches(const struct netrule *rule, uint16_t port, const uint1
     return false;
 }
 
-/* ---- internal addresses ----------------------------------------------------------------------- */
+/* ---- internal addresses -----------------------------------------------------------------------
+ */
 
 static bool v4_is_internal(const uint8_t addr[static 4])
 {
@@ -423,18 +431,18 @@ static bool v4_is_internal(const uint8_t addr[static 4])
         uint8_t net[4];
         uint8_t bits;
     } ranges[] = {
-        {{0}, 8},                   /* this network: 0.0.0.0 reaches loopback */
-        {{10}, 8},                  /* private */
-        {{100, 64}, 10},            /* CGNAT; also 100.100.100.200, Alibaba's metadata */
-        {{127}, 8},                 /* loopback */
-        {{168, 63, 129, 16}, 32},   /* Azure's host agent: a public number, an internal service */
-        {{169, 254}, 16},           /* link-local; metadata of most clouds */
-        {{172, 16}, 12},            /* private */
-        {{192, 0, 0}, 24},          /* protocol assignments; Oracle's metadata */
-        {{192, 168}, 16},           /* private */
-        {{198, 18}, 15},            /* benchmarks; the broker's own synthetic addresses */
-        {{224}, 4},                 /* multicast */
-        {{240}, 4},                 /* reserved, broadcast */
+        {{0}, 8},                 /* this network: 0.0.0.0 reaches loopback */
+        {{10}, 8},                /* private */
+        {{100, 64}, 10},          /* CGNAT; also 100.100.100.200, Alibaba's metadata */
+        {{127}, 8},               /* loopback */
+        {{168, 63, 129, 16}, 32}, /* Azure's host agent: a public number, an internal service */
+        {{169, 254}, 16},         /* link-local; metadata of most clouds */
+        {{172, 16}, 12},          /* private */
+        {{192, 0, 0}, 24},        /* protocol assignments; Oracle's metadata */
+        {{192, 168}, 16},         /* private */
+        {{198, 18}, 15},          /* benchmarks; the broker's own synthetic addresses */
+        {{224}, 4},               /* multicast */
+        {{240}, 4},               /* reserved, broadcast */
     };
     for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
         if (prefix_equal(addr, ranges[i].net, ranges[i].bits))
@@ -461,13 +469,13 @@ bool netrule_addr_is_internal(const uint8_t addr[static 16])
         uint8_t net[16];
         uint8_t bits, offset, invert;
     } carriers[] = {
-        {{[10] = 0xff, [11] = 0xff}, 96, 12, 0},        /* mapped */
-        {{[8] = 0xff, [9] = 0xff}, 96, 12, 0},          /* translated (SIIT) */
-        {{0}, 96, 12, 0},                               /* compatible; :: and ::1 too */
-        {{0x00, 0x64, 0xff, 0x9b}, 96, 12, 0},          /* NAT64 */
-        {{0x20, 0x02}, 16, 2, 0},                       /* 6to4 */
-        {{0x20, 0x01}, 32, 12, 0xff},                   /* Teredo, the client */
-        {{0x20, 0x01}, 32, 4, 0},                       /* Teredo, the server */
+        {{[10] = 0xff, [11] = 0xff}, 96, 12, 0}, /* mapped */
+        {{[8] = 0xff, [9] = 0xff}, 96, 12, 0},   /* translated (SIIT) */
+        {{0}, 96, 12, 0},                        /* compatible; :: and ::1 too */
+        {{0x00, 0x64, 0xff, 0x9b}, 96, 12, 0},   /* NAT64 */
+        {{0x20, 0x02}, 16, 2, 0},                /* 6to4 */
+        {{0x20, 0x01}, 32, 12, 0xff},            /* Teredo, the client */
+        {{0x20, 0x01}, 32, 4, 0},                /* Teredo, the server */
     };
     for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
         if (prefix_equal(addr, ranges[i].net, ranges[i].bits))

@@ -1,4 +1,5 @@
-/* Network rules: what a pattern of the policy means, and whether a name or an address falls under it.
+/* Network rules: what a pattern of the policy means, and whether a name or an address falls under
+ * it.
  *
  * Pure and without allocation: the broker parses the policy's items once with the same code that
  * checked them, and asks on every lookup and every dial. Names and addresses are matched apart: a
@@ -48,7 +49,8 @@ bool netrule_names_internal(const struct netrule *rule);
 
 /* Lower case, no final dot, letters, digits and hyphens only; false for anything else, also for
  * names whose last label is a number (another spelling of an address). */
-bool netrule_canonical_name(const char *name, size_t len, char ret_name[static NETRULE_NAME_MAX + 1]);
+bool netrule_canonical_name(const char *name, size_t len,
+                            char ret_name[static NETRULE_NAME_MAX + 1]);
 
 /* name must be canonical. Ports are the caller's business, see netrule_port_matches. */
 bool netrule_matches_name(const struct netrule *rule, const char *name);
@@ -57,7 +59,8 @@ bool netrule_matches_name(const struct netrule *rule, const char *name);
  * compared as the IPv4 address it carries. */
 bool netrule_matches_addr(const struct netrule *rule, const uint8_t addr[static 16]);
 
-/* default_ports: what allow_ports says, used where the rule names no port; n = 0 means 80 and 443. */
+/* default_ports: what allow_ports says, used where the rule names no port; n = 0 means 80 and 443.
+ */
 bool netrule_port_matches(const struct netrule *rule, uint16_t port, const uint16_t *default_ports,
                           size_t n);
 

@@ -1,4 +1,5 @@
-/* Splitting of command lines by the field table and a verb's own table. Pure; runs in the command. */
+/* Splitting of command lines by the field table and a verb's own table. Pure; runs in the command.
+ */
 #include "policy/options.h"
 
 #include "base/err.h"
@@ -78,8 +79,8 @@ static int unknown_option(const struct parser *p, const char *word)
     }
     if (near.best)
         return err_set(p->err, CORDON_ERR_USAGE, "usage", 0,
-                       "unknown option '%.*s' (did you mean '--%s'?)", (int)strcspn(word, "="), word,
-                       near.best);
+                       "unknown option '%.*s' (did you mean '--%s'?)", (int)strcspn(word, "="),
+                       word, near.best);
     return err_set(p->err, CORDON_ERR_USAGE, "usage", 0, "unknown option '%.*s'",
                    (int)strcspn(word, "="), word);
 }
@@ -145,7 +146,8 @@ static int short_option(struct parser *p, char **words, int n_words)
             break;
         if (p->own[i].arg == OPTIONS_REQUIRED && !word[2]) {
             if (n_words < 2)
-                return err_set(p->err, CORDON_ERR_USAGE, "usage", 0, "option '%s' needs a value", word);
+                return err_set(p->err, CORDON_ERR_USAGE, "usage", 0, "option '%s' needs a value",
+                               word);
             record(p, &found, words[1]);
             return 2;
         }
@@ -155,8 +157,8 @@ static int short_option(struct parser *p, char **words, int n_words)
     return err_set(p->err, CORDON_ERR_USAGE, "usage", 0, "unknown option '%s'", word);
 }
 
-int options_parse(int argc, char **argv, const struct options_own *own, size_t n_own, bool with_policy,
-                  struct options *ret_options, struct cordon_err *err)
+int options_parse(int argc, char **argv, const struct options_own *own, size_t n_own,
+                  bool with_policy, struct options *ret_options, struct cordon_err *err)
 {
     struct options out = {0};
     size_t words = argc > 0 ? (size_t)argc : 1;

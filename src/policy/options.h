@@ -41,8 +41,8 @@ struct options {
 /* argv[0] is the verb and is skipped. Option parsing ends at the first word that is no option, at
  * `-` (a word) or at `--` (dropped). with_policy: the field table's flags, --profile, --sandbox,
  * --sandbox-log and --config are accepted as well. A wrong line is CORDON_ERR_USAGE. */
-int options_parse(int argc, char **argv, const struct options_own *own, size_t n_own, bool with_policy,
-                  struct options *ret_options, struct cordon_err *err);
+int options_parse(int argc, char **argv, const struct options_own *own, size_t n_own,
+                  bool with_policy, struct options *ret_options, struct cordon_err *err);
 void options_done(struct options *options);
 
 bool options_has(const struct options *options, int id);

@@ -2,7 +2,8 @@
 #include "policy/policy.h"
 
 #include "base/util.h"
-#include "policy/value.h"
+#include "policy/config.h"
+#include "policy/nodevalue.h"
 
 void policy_item_done(struct policy_item *item)
 {
@@ -67,22 +68,15 @@ void policy_origin_text(const struct origin *origin, char *ret_text, size_t size
         snprintf(ret_text, size, "%s", origin->name ? origin->name : "default");
 }
 
-static void strings_free(char **strings)
-{
-    for (size_t i = 0; strings && strings[i]; i++)
-        free(strings[i]);
-    free(strings);
-}
-
-static void language_done(struct policy_language *language)
+void policy_language_done(struct policy_language *language)
 {
     free(language->name);
-    strings_free(language->suffixes);
-    strings_free(language->aliases);
-    strings_free(language->compile);
-    strings_free(language->run);
-    strings_free(language->version);
-    strings_free(language->env);
+    nodevalue_strings_free(language->suffixes);
+    nodevalue_strings_free(language->aliases);
+    nodevalue_strings_free(language->compile);
+    nodevalue_strings_free(language->run);
+    nodevalue_strings_free(language->version);
+    nodevalue_strings_free(language->env);
     free(language->origin.name);
 }
 
@@ -93,9 +87,9 @@ void policy_free(struct policy *policy)
     for (size_t i = 0; i < FIELD_COUNT_; i++)
         policy_value_done(&policy->values[i]);
     for (size_t i = 0; i < policy->n_languages; i++)
-        language_done(&policy->languages[i]);
+        policy_language_done(&policy->languages[i]);
     free(policy->languages);
-    strings_free(policy->test_command);
+    nodevalue_strings_free(policy->test_command);
     free(policy->config_file);
     free(policy->user_file);
     free(policy->profile);

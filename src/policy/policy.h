@@ -1,7 +1,7 @@
 /* What the guest may use, as checked values with their origins.
  *
- * Pure data: made by merging layers (default level, user's file, project's file, profile, environment,
- * command line), read by the plan. A policy holds one value per row of fields.def. */
+ * Pure data: made by merging layers (default level, user's file, project's file, profile,
+ * environment, command line), read by the plan. A policy holds one value per row of fields.def. */
 #ifndef POLICY_POLICY_H
 #define POLICY_POLICY_H
 
@@ -22,13 +22,13 @@ enum field_table { TABLE_SANDBOX, TABLE_FILESYSTEM, TABLE_NETWORK };
 enum field_merge { MERGE_REPLACE, MERGE_APPEND };
 enum field_risk { RISK_NONE, RISK_LIMIT, RISK_GRANT, RISK_DENY };
 enum field_type {
-    FT_DURATION,     /* num: nanoseconds */
-    FT_SIZE,         /* num: bytes */
-    FT_PERCENT,      /* num */
-    FT_COUNT,        /* num */
-    FT_BOOL,         /* num: 0 or 1; a bare flag means true */
-    FT_STRING,       /* text */
-    FT_PATH,         /* text: absolute, normalised; relative ones against the file's folder or the cwd */
+    FT_DURATION, /* num: nanoseconds */
+    FT_SIZE,     /* num: bytes */
+    FT_PERCENT,  /* num */
+    FT_COUNT,    /* num */
+    FT_BOOL,     /* num: 0 or 1; a bare flag means true */
+    FT_STRING,   /* text */
+    FT_PATH, /* text: absolute, normalised; relative ones against the file's folder or the cwd */
     FT_TEMP_DIR,     /* num 0/1 and text: absolute path inside the guest, or "" for a fresh one */
     FT_WORKSPACE,    /* text: absolute host path; num: enum workspace_mode */
     FT_ENUM_NETWORK, /* num: index into the field's words */
@@ -38,12 +38,13 @@ enum field_type {
     FT_ENUM_LOG,
     /* lists: items */
     FT_STRINGS,
-    FT_PATHS,        /* item.text absolute */
-    FT_PATTERNS,     /* item.text absolute path or glob */
-    FT_MOUNTS,       /* item.text source (absolute), item.extra destination, item.num 1 = writable */
-    FT_FILES,        /* item.text relative name in the guest, item.extra host file (absolute) or NULL with item.data */
-    FT_ENV,          /* item.text name, item.extra value (already taken from the host for a bare name) */
-    FT_NETWORK,      /* num 1 = `true` (everything public); items as FT_NET_PATTERNS */
+    FT_PATHS,    /* item.text absolute */
+    FT_PATTERNS, /* item.text absolute path or glob */
+    FT_MOUNTS,   /* item.text source (absolute), item.extra destination, item.num 1 = writable */
+    FT_FILES, /* item.text relative name in the guest, item.extra host file (absolute) or NULL with
+                 item.data */
+    FT_ENV,   /* item.text name, item.extra value (already taken from the host for a bare name) */
+    FT_NETWORK, /* num 1 = `true` (everything public); items as FT_NET_PATTERNS */
     FT_NET_NAMES,
     FT_NET_PATTERNS, /* item.text as written; parsed again by the network code */
     FT_PORTS,        /* item.num */
@@ -59,7 +60,8 @@ enum log_level { LOG_INFO, LOG_VERBOSE, LOG_QUIET }; /* words in the order of th
  * come after it and need no such rule. */
 enum origin_source { FROM_BUILTIN, FROM_USER, FROM_PROJECT, FROM_ENV, FROM_COMMAND };
 
-/* Where a value was said: "level standard", "profile testing", "cordon.toml:3", "CORDON_TIME_LIMIT",
+/* Where a value was said: "level standard", "profile testing", "cordon.toml:3",
+ * "CORDON_TIME_LIMIT",
  * "--time-limit". line and column are 0 unless it was a file. */
 struct origin {
     char *name; /* owned; file name or one of the words above */
@@ -69,10 +71,10 @@ struct origin {
 };
 
 struct policy_item {
-    char *text;  /* owned */
-    char *extra; /* owned, may be NULL */
+    char *text;    /* owned */
+    char *extra;   /* owned, may be NULL */
     char *written; /* as the user wrote it; owned, never NULL */
-    char *data;  /* owned bytes for an inline file, may be NULL */
+    char *data;    /* owned bytes for an inline file, may be NULL */
     size_t data_len;
     uint64_t num;
     struct origin origin;
@@ -164,9 +166,10 @@ static inline const struct policy_value *policy_value(const struct policy *p, en
 
 /* One setting as it came from a flag or a C caller: flag name (or config key) and its text. */
 struct policy_setting {
-    const char *name;  /* "time-limit" or "time_limit"; "network.deny_patterns" where a key has two tables */
+    const char *
+        name; /* "time-limit" or "time_limit"; "network.deny_patterns" where a key has two tables */
     const char *value; /* NULL for a bare flag */
-    const void *data;  /* `filesystem` only: the file's bytes, value is then its name in the guest */
+    const void *data; /* `filesystem` only: the file's bytes, value is then its name in the guest */
     size_t data_len;
 };
 
@@ -176,12 +179,14 @@ struct policy_input {
     const char *profile;     /* --profile / --sandbox=NAME, NULL when not given */
     const char *config_file; /* --config, NULL: discover */
     bool no_discovery;       /* library callers that want no file at all */
-    char *const *environ;    /* the caller's environment: CORDON_*, XDG_CONFIG_HOME, HOME and bare --env names */
+    char *const *environ;    /* the caller's environment: CORDON_*, XDG_CONFIG_HOME, HOME and bare
+                                --env names */
     const char *cwd;         /* for relative paths and discovery; NULL = getcwd() */
-    bool test;               /* `cordon test`: the [test] table counts, between profile and environment */
+    bool test; /* `cordon test`: the [test] table counts, between profile and environment */
 };
 
 /* Reads, merges and checks everything; nothing else is touched. */
-int policy_resolve(const struct policy_input *input, struct policy **ret_policy, struct cordon_err *err);
+int policy_resolve(const struct policy_input *input, struct policy **ret_policy,
+                   struct cordon_err *err);
 
 #endif

@@ -6,29 +6,26 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "policy/config.h"
+#include "policy/discover.h"
 #include "policy/fields.h"
 #include "policy/levels.h"
 #include "policy/merge.h"
+#include "policy/nodevalue.h"
+
+enum { PROJECT, USER, N_FILES }; /* strongest first */
+enum { INHERITS_MAX = 32 };
 
 struct resolver {
     const struct policy_input *in;
     struct merge merge;
     const char *cwd;
-    const char *profile; /* the chosen one, or NULL */
+    struct config *files[N_FILES]; /* NULL where there is none */
     struct cordon_err *err;
 };
 
-static const char *env_get(char *const *vars, const char *name)
-{
-    size_t len = strlen(name);
-    for (; vars && *vars; vars++) {
-        if (strncmp(*vars, name, len) == 0 && (*vars)[len] == '=')
-            return *vars + len + 1;
-    }
-    return NULL;
-}
-
-/* ---- levels ----------------------------------------------------------------------------------- */
+/* ---- levels -----------------------------------------------------------------------------------
+ */
 
 static int apply_rows(struct resolver *r, const struct level_row *rows, char *origin, bool optional)
 {
@@ -65,7 +62,8 @@ static int apply_base(struct resolver *r)
     return apply_rows(r, levels_base, origin, false);
 }
 
-/* ---- environment ------------------------------------------------------------------------------ */
+/* ---- environment ------------------------------------------------------------------------------
+ */
 
 static int refuse_near_miss(struct resolver *r, const char *name)
 {
@@ -123,7 +121,8 @@ static int apply_environment(struct resolver *r)
     return merge_check_broad(&r->merge, r->err);
 }
 
-/* ---- command line ----------------------------------------------------------------------------- */
+/* ---- command line -----------------------------------------------------------------------------
+ */
 
 static int unknown_setting(struct resolver *r, const char *name)
 {
@@ -179,53 +178,245 @@ static int apply_settings(struct resolver *r)
     return merge_check_broad(&r->merge, r->err);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- files ------------------------------------------------------------------------------------
+ */
 
-static int unknown_profile(struct resolver *r, const char *name)
+static int load_files(struct resolver *r)
+{
+    struct discover_where where = {r->cwd, r->in->environ};
+    const char *named = r->in->config_file;
+    if (!named)
+        named = value_env(r->in->environ, "CORDON_CONFIG", strlen("CORDON_CONFIG"));
+    if (!r->in->no_discovery && discover_user(&where, &r->files[USER], r->err) < 0)
+        return -1;
+    if (named)
+        return discover_named(&where, named, &r->files[PROJECT], r->err);
+    return r->in->no_discovery ? 0 : discover_project(&where, &r->files[PROJECT], r->err);
+}
+
+/* Moves the settings out of the scope. */
+static int apply_scope(struct resolver *r, struct scope *scope)
+{
+    merge_next_layer(&r->merge);
+    for (size_t i = 0; i < scope->n_items; i++) {
+        if (merge_apply(&r->merge, &scope->items[i], r->err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int apply_sandbox_tables(struct resolver *r)
+{
+    for (size_t f = N_FILES; f-- > 0;) {
+        if (r->files[f] && apply_scope(r, &r->files[f]->sandbox) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- profiles ---------------------------------------------------------------------------------
+ */
+
+/* Where a name leads: a profile of files[file], or a level when file is N_FILES. */
+struct profile_ref {
+    size_t file;
+    struct config_profile *profile;
+    const struct level *level;
+};
+
+static bool find_profile(const struct resolver *r, const char *name, size_t from,
+                         struct profile_ref *ret)
+{
+    for (size_t f = from; f < N_FILES; f++) {
+        struct config_profile *p = config_find_profile(r->files[f], name);
+        if (p) {
+            *ret = (struct profile_ref){.file = f, .profile = p};
+            return true;
+        }
+    }
+    *ret = (struct profile_ref){.file = N_FILES, .level = levels_find(name)};
+    return ret->level != NULL;
+}
+
+/* A profile that inherits its own name means the one it replaces. */
+static bool find_parent(const struct resolver *r, const struct profile_ref *of,
+                        struct profile_ref *ret)
+{
+    const char *name = of->profile->inherits;
+    return find_profile(r, name, str_eq(name, of->profile->name) ? of->file + 1 : 0, ret);
+}
+
+static int unknown_profile(struct resolver *r, const char *where, const char *name)
 {
     struct fields_near near = fields_near_start(name);
     for (size_t i = 0; levels_at(i); i++)
         fields_near_try(&near, levels_at(i)->name);
+    for (size_t f = 0; f < N_FILES; f++) {
+        for (size_t i = 0; r->files[f] && i < r->files[f]->n_profiles; i++)
+            fields_near_try(&near, r->files[f]->profiles[i].name);
+    }
     if (near.best)
         return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0,
-                       "unknown profile '%s' (did you mean '%s'?)", name, near.best);
-    return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0, "unknown profile '%s'", name);
+                       "%sunknown profile '%.100s' (did you mean '%s'?)", where, name, near.best);
+    return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0, "%sunknown profile '%.100s'", where,
+                   name);
+}
+
+static int check_ancestry(struct resolver *r, size_t file, struct config_profile *profile)
+{
+    struct profile_ref at = {.file = file, .profile = profile};
+    char where[640];
+    for (unsigned depth = 0; at.profile && at.profile->inherits; depth++) {
+        struct profile_ref parent;
+        snprintf(where, sizeof(where), "%s:%u:%u: ", r->files[at.file]->name,
+                 at.profile->inherits_line, at.profile->inherits_column);
+        if (depth == INHERITS_MAX)
+            return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0,
+                           "%sprofile '%s' inherits itself, or more than %d others", where,
+                           profile->name, INHERITS_MAX);
+        if (!find_parent(r, &at, &parent))
+            return unknown_profile(r, where, at.profile->inherits);
+        at = parent;
+    }
+    return 0;
+}
+
+/* Names in files are checked whether they are used or not. */
+static int check_names(struct resolver *r)
+{
+    for (size_t f = 0; f < N_FILES; f++) {
+        const struct config *c = r->files[f];
+        struct profile_ref ref;
+        for (size_t i = 0; c && i < c->n_profiles; i++) {
+            if (check_ancestry(r, f, &c->profiles[i]) < 0)
+                return -1;
+        }
+        if (c && c->test_profile && !find_profile(r, c->test_profile, 0, &ref)) {
+            char where[640];
+            snprintf(where, sizeof(where), "%s:%u:%u: ", c->name, c->test_line, c->test_column);
+            return unknown_profile(r, where, c->test_profile);
+        }
+    }
+    return 0;
+}
+
+/* The ancestors first. check_ancestry has bounded the depth. */
+static int apply_ref(struct resolver *r, const struct profile_ref *ref)
+{
+    if (ref->level)
+        return apply_level(r, ref->level);
+    struct profile_ref parent;
+    if (ref->profile->inherits && find_parent(r, ref, &parent) && apply_ref(r, &parent) < 0)
+        return -1;
+    /* What the user's own profile of this name denies stays denied when a project replaces it. */
+    const struct config_profile *hidden =
+        ref->file == PROJECT ? config_find_profile(r->files[USER], ref->profile->name) : NULL;
+    for (size_t i = 0; hidden && i < hidden->scope.n_items; i++)
+        merge_note_denial(&r->merge, &hidden->scope.items[i]);
+    return apply_scope(r, &ref->profile->scope);
+}
+
+static const char *chosen_profile(const struct resolver *r)
+{
+    if (r->in->profile)
+        return r->in->profile;
+    const char *name = value_env(r->in->environ, "CORDON_PROFILE", strlen("CORDON_PROFILE"));
+    for (size_t f = 0; !name && r->in->test && f < N_FILES; f++)
+        name = r->files[f] ? r->files[f]->test_profile : NULL;
+    return name;
 }
 
 static int apply_profile(struct resolver *r)
 {
-    if (!r->profile)
+    struct profile_ref ref;
+    const char *name = chosen_profile(r);
+    r->merge.policy->profile = strdup(name ? name : "default");
+    if (!r->merge.policy->profile)
+        return err_nomem(r->err, "policy");
+    if (!name)
         return 0;
-    const struct level *level = levels_find(r->profile);
-    return level ? apply_level(r, level) : unknown_profile(r, r->profile);
+    if (!find_profile(r, name, 0, &ref))
+        return unknown_profile(r, "", name);
+    return apply_ref(r, &ref);
+}
+
+static int apply_test(struct resolver *r)
+{
+    for (size_t f = N_FILES; r->in->test && f-- > 0;) {
+        if (r->files[f] && apply_scope(r, &r->files[f]->test) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------
+ */
+
+static void take_languages(struct policy *p, struct config *c)
+{
+    for (size_t i = 0; i < c->n_languages; i++) {
+        size_t same = 0;
+        while (same < p->n_languages && !str_eq(p->languages[same].name, c->languages[i].name))
+            same++;
+        if (same < p->n_languages)
+            policy_language_done(&p->languages[same]);
+        else
+            p->n_languages++;
+        p->languages[same] = c->languages[i];
+    }
+    c->n_languages = 0;
+}
+
+/* What the files hold besides settings. */
+static int take_rest(struct resolver *r)
+{
+    struct policy *p = r->merge.policy;
+    size_t n = 0;
+    for (size_t f = 0; f < N_FILES; f++)
+        n += r->files[f] ? r->files[f]->n_languages : 0;
+    if (n > 0 && !(p->languages = calloc(n, sizeof(*p->languages))))
+        return err_nomem(r->err, "policy");
+    for (size_t f = N_FILES; f-- > 0;) {
+        struct config *c = r->files[f];
+        if (!c)
+            continue;
+        take_languages(p, c);
+        if (c->test_command) {
+            nodevalue_strings_free(p->test_command);
+            p->test_command = TAKE_PTR(c->test_command);
+        }
+        *(f == PROJECT ? &p->config_file : &p->user_file) = TAKE_PTR(c->path);
+    }
+    return 0;
 }
 
 static int resolve(struct resolver *r)
 {
-    r->profile = r->in->profile ? r->in->profile : env_get(r->in->environ, "CORDON_PROFILE");
-    r->merge.policy->profile = strdup(r->profile ? r->profile : "default");
-    if (!r->merge.policy->profile)
-        return err_nomem(r->err, "policy");
-
-    if (apply_base(r) < 0 || apply_level(r, levels_find("default")) < 0 || apply_profile(r) < 0 ||
+    if (load_files(r) < 0 || check_names(r) < 0)
+        return -1;
+    if (apply_base(r) < 0 || apply_level(r, levels_find("standard")) < 0 ||
+        apply_sandbox_tables(r) < 0 || apply_profile(r) < 0 || apply_test(r) < 0 ||
         apply_environment(r) < 0 || apply_settings(r) < 0)
         return -1;
-    return merge_finish(&r->merge, r->cwd, r->err);
+    return take_rest(r) < 0 ? -1 : merge_finish(&r->merge, r->cwd, r->err);
 }
 
-int policy_resolve(const struct policy_input *input, struct policy **ret_policy, struct cordon_err *err)
+int policy_resolve(const struct policy_input *input, struct policy **ret_policy,
+                   struct cordon_err *err)
 {
     _cleanup_free_ char *own_cwd = NULL;
     if (!input->cwd) {
         own_cwd = getcwd(NULL, 0);
-        if (!own_cwd)
-            return err_set(err, CORDON_ERR_INTERNAL, "policy", errno, "working directory");
+        if (!own_cwd || own_cwd[0] != '/')
+            return err_set(err, CORDON_ERR_INTERNAL, "policy", own_cwd ? ENOENT : errno,
+                           "working directory");
     }
     struct resolver r = {.in = input, .cwd = input->cwd ? input->cwd : own_cwd, .err = err};
     r.merge.policy = calloc(1, sizeof(*r.merge.policy));
-    if (!r.merge.policy)
-        return err_nomem(err, "policy");
-    if (resolve(&r) < 0) {
+    int result = r.merge.policy ? resolve(&r) : err_nomem(err, "policy");
+    for (size_t f = 0; f < N_FILES; f++)
+        config_free(r.files[f]);
+    if (result < 0) {
         policy_free(r.merge.policy);
         return -1;
     }

@@ -1,4 +1,5 @@
-/* One setting at a time: text to a checked value. Pure; shared by flags, variables, files, levels. */
+/* One setting at a time: text to a checked value. Pure; shared by flags, variables, files, levels.
+ */
 #include "policy/value.h"
 
 #include <arpa/inet.h>
@@ -50,7 +51,17 @@ char *value_path(const char *base, const char *path)
     return out;
 }
 
-/* ---- scalars ---------------------------------------------------------------------------------- */
+const char *value_env(char *const *vars, const char *name, size_t len)
+{
+    for (; vars && *vars; vars++) {
+        if (strncmp(*vars, name, len) == 0 && (*vars)[len] == '=')
+            return *vars + len + 1;
+    }
+    return NULL;
+}
+
+/* ---- scalars ----------------------------------------------------------------------------------
+ */
 
 static int scalar_number(const struct value_ctx *ctx, struct assign *a, const char *text)
 {
@@ -89,14 +100,16 @@ static int scalar_enum(const struct value_ctx *ctx, struct assign *a, const char
 
     char why[256];
     snprintf(why, sizeof(why), "is not one of %s%s%s%s", policy_fields[a->id].arg,
-             near.best ? " (did you mean '" : "", near.best ? near.best : "", near.best ? "'?)" : "");
+             near.best ? " (did you mean '" : "", near.best ? near.best : "",
+             near.best ? "'?)" : "");
     return value_refuse(ctx, text, why);
 }
 
 static int scalar_path(const struct value_ctx *ctx, struct assign *a, const char *text)
 {
     if (text[0] == '~' && (!text[1] || text[1] == '/'))
-        return value_refuse(ctx, text, "starts with '~', which is not expanded here; write the whole path");
+        return value_refuse(ctx, text,
+                            "starts with '~', which is not expanded here; write the whole path");
     a->value.text = value_path(ctx->base, text);
     return a->value.text ? 0 : no_memory(ctx);
 }
@@ -130,8 +143,9 @@ static int scalar_workspace(const struct value_ctx *ctx, struct assign *a, const
         while (i < ARRAY_SIZE(modes) && !str_eq(colon + 1, modes[i]))
             i++;
         if (i == ARRAY_SIZE(modes) || colon == dir)
-            return value_refuse(ctx, text, "is not a workspace; write DIR, DIR:none, DIR:ro, DIR:rw "
-                                           "or DIR:overlay");
+            return value_refuse(ctx, text,
+                                "is not a workspace; write DIR, DIR:none, DIR:ro, DIR:rw "
+                                "or DIR:overlay");
         a->value.num = i;
         *colon = '\0';
     }
@@ -184,7 +198,8 @@ int value_set_scalar(const struct value_ctx *ctx, struct assign *assign, const c
     return scalar_number(ctx, assign, text);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------ */
+/* ---- lists ------------------------------------------------------------------------------------
+ */
 
 void value_start(struct assign *assign, enum field_id id)
 {
@@ -206,7 +221,8 @@ static int push_item(const struct value_ctx *ctx, struct assign *assign, const c
 
 int value_add_item(const struct value_ctx *ctx, struct assign *assign, const char *text)
 {
-    /* A variable's value may hold anything but is checked all the same for names of files and hosts. */
+    /* A variable's value may hold anything but is checked all the same for names of files and
+     * hosts. */
     if (policy_fields[assign->id].type != FT_ENV && check_text(ctx, text) < 0)
         return -1;
     struct policy_item item = {0};
@@ -310,8 +326,9 @@ int value_from_data(const struct value_ctx *ctx, const char *text, const void *d
     if (check_text(ctx, text) < 0)
         return -1;
     if (!item_is_safe_name(text))
-        return value_refuse(ctx, text, "names a file outside the working directory; write a relative "
-                                       "name without '..'");
+        return value_refuse(ctx, text,
+                            "names a file outside the working directory; write a relative "
+                            "name without '..'");
 
     __attribute__((cleanup(assign_done))) struct assign a;
     value_start(&a, FIELD_FILES);

@@ -6,9 +6,9 @@
 
 /* What a reader knows about the place a text comes from. All pointers are borrowed. */
 struct value_ctx {
-    const char *where;    /* starts every message: "--time-limit", "cordon.toml:3:14: time_limit" */
-    int code;             /* CORDON_ERR_USAGE for flags, CORDON_ERR_CONFIG for files and variables */
-    const char *base;     /* absolute folder that relative paths start from */
+    const char *where; /* starts every message: "--time-limit", "cordon.toml:3:14: time_limit" */
+    int code;          /* CORDON_ERR_USAGE for flags, CORDON_ERR_CONFIG for files and variables */
+    const char *base;  /* absolute folder that relative paths start from */
     char *const *environ; /* where a bare `env` name takes its value from */
     struct origin origin; /* copied into what is made; the name is duplicated */
     bool optional;        /* built-in profile: a missing path is skipped at the start */
@@ -48,12 +48,16 @@ int value_refuse(const struct value_ctx *ctx, const char *text, const char *why)
 /* Absolute and without empty, "." and ".." parts; freed by the caller, NULL: out of memory. */
 char *value_path(const char *base, const char *path);
 
+/* The value of a variable in a list of "NAME=value" strings (NULL is an empty one), or NULL. */
+const char *value_env(char *const *vars, const char *name, size_t len);
+
 void assign_done(struct assign *assign);
 
 /* policy.c */
 void policy_value_done(struct policy_value *value);
 void policy_item_done(struct policy_item *item);
-/* Moves *item to the end of the value's items; 0, or -1 without memory (the item stays the caller's). */
+/* Moves *item to the end of the value's items; 0, or -1 without memory (the item stays the
+ * caller's). */
 int policy_value_push(struct policy_value *value, struct policy_item *item);
 void policy_value_drop(struct policy_value *value, size_t index);
 int policy_origin_copy(const struct origin *from, struct origin *ret);

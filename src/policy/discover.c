@@ -1,0 +1,218 @@
+/* Finding and opening configuration files. Runs in the command and in the library's supervisor.
+ *
+ * A file that is merely found speaks for the caller only if nobody else can have put it there: it
+ * (and the link that leads to it) must belong to the caller or root, and others must not be able to
+ * write it. The checks are made on the open descriptor. A file the caller names is the caller's
+ * word and is not asked for its owner. */
+#include "policy/discover.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "policy/toml.h"
+
+static int refuse(struct cordon_err *err, const char *name, int sys_errno, const char *why)
+{
+    return err_set(err, CORDON_ERR_CONFIG, "policy", sys_errno, "%s%s%s", name, why ? ": " : "",
+                   why ? why : "");
+}
+
+static bool owner_is_trusted(const struct stat *st)
+{
+    return st->st_uid == 0 || st->st_uid == geteuid();
+}
+
+/* Where a found link leads, or the path itself. The text of the link is read from the very link
+ * whose owner was checked. Gives 1, 0 when there is no such file, or -1. */
+static int follow_found(const char *path, const char *name, enum origin_source source,
+                        char target[static PATH_MAX], struct cordon_err *err)
+{
+    _cleanup_close_ int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    /* EACCES: a parent folder that the caller may not search; nothing there speaks for the caller.
+     */
+    if (fd < 0 &&
+        (errno == ENOENT || errno == ENOTDIR || (errno == EACCES && source == FROM_PROJECT)))
+        return 0;
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return refuse(err, name, errno, NULL);
+    if (strlen(path) >= PATH_MAX)
+        return refuse(err, name, ENAMETOOLONG, NULL);
+    strcpy(target, path);
+    if (!S_ISLNK(st.st_mode))
+        return 1;
+    if (!owner_is_trusted(&st))
+        return refuse(err, name, 0, "refused: this link belongs to neither you nor root");
+
+    char link[PATH_MAX];
+    ssize_t n = readlinkat(fd, "", link, sizeof(link) - 1);
+    if (n < 0)
+        return refuse(err, name, errno, NULL);
+    link[n] = '\0';
+    size_t folder = link[0] == '/' ? 0 : (size_t)(strrchr(path, '/') - path) + 1;
+    if (folder + (size_t)n >= PATH_MAX)
+        return refuse(err, name, ENAMETOOLONG, NULL);
+    memcpy(target + folder, link, (size_t)n + 1);
+    return 1;
+}
+
+static int check_file(int fd, const char *name, bool found, struct cordon_err *err)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return refuse(err, name, errno, NULL);
+    if (S_ISDIR(st.st_mode))
+        return refuse(err, name, 0, "is a directory, not a file");
+    if (S_ISFIFO(st.st_mode))
+        return refuse(err, name, 0, "is a FIFO, not a file");
+    if (!S_ISREG(st.st_mode))
+        return refuse(err, name, 0, "is not a regular file");
+    if (found && !owner_is_trusted(&st)) {
+        refuse(err, name, 0, "refused: it belongs to neither you nor root");
+        return err_hint(err, "if you trust it, name it: --config %s", name);
+    }
+    if (found && (st.st_mode & (S_IWGRP | S_IWOTH))) {
+        refuse(err, name, 0, "refused: others can write it");
+        return err_hint(err, "chmod go-w %s", name);
+    }
+    if (st.st_size > TOML_SIZE_MAX)
+        return refuse(err, name, 0, "is larger than 1 MiB");
+    return 0;
+}
+
+/* 0 and the bytes; a file that grows while it is read is cut off at the limit and refused. */
+static int read_all(int fd, const char *name, char **ret_text, size_t *ret_len,
+                    struct cordon_err *err)
+{
+    size_t cap = 4096, len = 0;
+    _cleanup_free_ char *text = malloc(cap);
+    for (;;) {
+        if (!text)
+            return err_nomem(err, "policy");
+        ssize_t n = read(fd, text + len, cap - len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return refuse(err, name, errno, NULL);
+        if (n == 0)
+            break;
+        len += (size_t)n;
+        if (len > TOML_SIZE_MAX)
+            return refuse(err, name, 0, "is larger than 1 MiB");
+        if (len == cap) {
+            cap *= 2;
+            char *more = realloc(text, cap);
+            if (!more)
+                return err_nomem(err, "policy");
+            text = more;
+        }
+    }
+    *ret_text = TAKE_PTR(text);
+    *ret_len = len;
+    return 0;
+}
+
+/* 1 and the configuration, 0 when a file that is looked for is not there, or -1. */
+static int load(const struct config_source *from, bool found, struct config **ret_config,
+                struct cordon_err *err)
+{
+    char target[PATH_MAX];
+    const char *path = from->path;
+    if (found) {
+        int r = follow_found(path, from->name, from->source, target, err);
+        if (r <= 0)
+            return r;
+        path = target;
+    }
+    /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 && errno == ENXIO)
+        return refuse(err, from->name, 0, "is not a regular file");
+    if (fd < 0)
+        return refuse(err, from->name, errno, NULL);
+    if (check_file(fd, from->name, found, err) < 0)
+        return -1;
+
+    _cleanup_free_ char *text = NULL;
+    size_t len = 0;
+    if (read_all(fd, from->name, &text, &len, err) < 0 ||
+        config_parse(from, text, len, ret_config, err) < 0)
+        return -1;
+    return 1;
+}
+
+int discover_user(const struct discover_where *where, struct config **ret_config,
+                  struct cordon_err *err)
+{
+    char path[PATH_MAX];
+    const char *folder = value_env(where->environ, "XDG_CONFIG_HOME", strlen("XDG_CONFIG_HOME"));
+    const char *below = "";
+    /* The XDG rules: a relative path is to be ignored. */
+    if (!folder || folder[0] != '/') {
+        folder = value_env(where->environ, "HOME", strlen("HOME"));
+        below = "/.config";
+    }
+    struct config *config = NULL;
+    if (folder && folder[0] == '/') {
+        int n = snprintf(path, sizeof(path), "%s%s/cordon/config.toml", folder, below);
+        if (n < 0 || (size_t)n >= sizeof(path))
+            return refuse(err, folder, ENAMETOOLONG, NULL);
+        struct config_source from = {path, path, FROM_USER, where->environ};
+        if (load(&from, true, &config, err) < 0)
+            return -1;
+    }
+    *ret_config = config;
+    return 0;
+}
+
+int discover_project(const struct discover_where *where, struct config **ret_config,
+                     struct cordon_err *err)
+{
+    static const char file[] = "cordon.toml";
+    char path[PATH_MAX];
+    char name[PATH_MAX + sizeof(file)] = "";
+    size_t len = strlen(where->cwd);
+    if (len + sizeof(file) + 1 > sizeof(path))
+        return refuse(err, where->cwd, ENAMETOOLONG, NULL);
+    memcpy(path, where->cwd, len + 1);
+    while (len > 0 && path[len - 1] == '/')
+        len--;
+
+    for (size_t up = 0;; up++) {
+        struct config *config = NULL;
+        snprintf(path + len, sizeof(path) - len, "/%s", file);
+        size_t dots = MIN(up * 3, sizeof(name) - sizeof(file));
+        for (size_t i = 0; i < dots; i++)
+            name[i] = "../"[i % 3];
+        memcpy(name + dots, file, sizeof(file));
+
+        struct config_source from = {path, name, FROM_PROJECT, where->environ};
+        int r = load(&from, true, &config, err);
+        if (r < 0)
+            return -1;
+        if (r > 0 || len == 0) {
+            *ret_config = config;
+            return 0;
+        }
+        while (len > 0 && path[--len] != '/')
+            ;
+    }
+}
+
+int discover_named(const struct discover_where *where, const char *file, struct config **ret_config,
+                   struct cordon_err *err)
+{
+    char path[PATH_MAX];
+    int n = file[0] == '/' ? snprintf(path, sizeof(path), "%s", file)
+                           : snprintf(path, sizeof(path), "%s/%s", where->cwd, file);
+    if (!file[0])
+        return refuse(err, "--config", 0, "the value is empty");
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return refuse(err, file, ENAMETOOLONG, NULL);
+    struct config_source from = {path, file, FROM_PROJECT, where->environ};
+    return load(&from, false, ret_config, err) < 0 ? -1 : 0;
+}
