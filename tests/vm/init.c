@@ -65,7 +65,8 @@ struct job {
 
 static int port_fd = -1;
 
-static void write_full(int fd, const void *buf, size_t len) {
+static void write_full(int fd, const void *buf, size_t len)
+{
     const char *p = buf;
 
     while (len > 0) {
@@ -80,7 +81,8 @@ static void write_full(int fd, const void *buf, size_t len) {
     }
 }
 
-static void send_frame(char type, const void *payload, size_t len) {
+static void send_frame(char type, const void *payload, size_t len)
+{
     unsigned char head[5] = {(unsigned char)type, len & 0xff, (len >> 8) & 0xff, (len >> 16) & 0xff,
                              (len >> 24) & 0xff};
 
@@ -88,13 +90,15 @@ static void send_frame(char type, const void *payload, size_t len) {
     write_full(port_fd, payload, len);
 }
 
-static _Noreturn void power_off(void) {
+static _Noreturn void power_off(void)
+{
     reboot(RB_POWER_OFF);
     for (;;)
         pause();
 }
 
-__attribute__((format(printf, 1, 2))) static _Noreturn void die(const char *fmt, ...) {
+__attribute__((format(printf, 1, 2))) static _Noreturn void die(const char *fmt, ...)
+{
     char msg[512];
     int saved = errno;
     va_list ap;
@@ -112,7 +116,8 @@ __attribute__((format(printf, 1, 2))) static _Noreturn void die(const char *fmt,
     power_off();
 }
 
-static void write_file(const char *path, const char *text) {
+static void write_file(const char *path, const char *text)
+{
     int fd = open(path, O_WRONLY | O_CLOEXEC);
 
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
@@ -121,22 +126,26 @@ static void write_file(const char *path, const char *text) {
 }
 
 static void must_mount(const char *src, const char *dst, const char *type, unsigned long flags,
-                       const char *data) {
+                       const char *data)
+{
     if (mount(src, dst, type, flags, data) < 0)
         die("mount %s on %s", src, dst);
 }
 
-static void make_dir(const char *path, mode_t mode) {
+static void make_dir(const char *path, mode_t mode)
+{
     if (mkdir(path, mode) < 0 && errno != EEXIST)
         die("mkdir %s", path);
 }
 
-static void make_device(const char *path, dev_t dev) {
+static void make_device(const char *path, dev_t dev)
+{
     if (mknod(path, S_IFCHR | 0666, dev) < 0 || chmod(path, 0666) < 0)
         die("mknod %s", path);
 }
 
-static void make_dirs(const char *path) {
+static void make_dirs(const char *path)
+{
     char part[PATH_MAX];
 
     for (size_t i = 1; path[i - 1] != '\0'; i++) {
@@ -153,7 +162,8 @@ static void make_dirs(const char *path) {
 }
 
 /* The list is in dependency order and the files are uncompressed. */
-static void load_modules(void) {
+static void load_modules(void)
+{
     char path[256];
     FILE *list = fopen("/modules/list", "re");
 
@@ -172,7 +182,8 @@ static void load_modules(void) {
 }
 
 /* Device probing ends some time after the module is in. */
-static void wait_for(const char *path) {
+static void wait_for(const char *path)
+{
     for (int i = 0; i < 2000; i++) {
         struct timespec nap = {.tv_nsec = 5 * 1000 * 1000};
 
@@ -184,7 +195,8 @@ static void wait_for(const char *path) {
     die("device %s", path);
 }
 
-static void open_port(void) {
+static void open_port(void)
+{
     wait_for(PORT);
     for (int i = 0; i < 2000; i++) {
         struct timespec nap = {.tv_nsec = 5 * 1000 * 1000};
@@ -198,7 +210,8 @@ static void open_port(void) {
     die("open " PORT);
 }
 
-static void enter_system_disk(void) {
+static void enter_system_disk(void)
+{
     wait_for("/dev/vda");
     must_mount("/dev/vda", "/root", "ext4", MS_NOATIME, "noinit_itable");
     must_mount("/dev", "/root/dev", NULL, MS_MOVE, NULL);
@@ -210,7 +223,8 @@ static void enter_system_disk(void) {
         die("chroot");
 }
 
-static void mount_api_filesystems(void) {
+static void mount_api_filesystems(void)
+{
     const unsigned long safe = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
     /* systemd leaves everything shared; engines must cope with that, so tests have to see it. */
@@ -220,12 +234,14 @@ static void mount_api_filesystems(void) {
     must_mount("securityfs", "/sys/kernel/security", "securityfs", safe, NULL);
     must_mount("cgroup2", CG, "cgroup2", safe, "nsdelegate,memory_recursiveprot");
     make_dir("/dev/pts", 0755);
-    must_mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "gid=5,mode=620,ptmxmode=666");
+    must_mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
+               "gid=5,mode=620,ptmxmode=666");
     make_dir("/dev/shm", 01777);
     must_mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
     must_mount("tmpfs", "/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=755");
     if (symlink("/proc/self/fd", "/dev/fd") < 0 || symlink("/proc/self/fd/0", "/dev/stdin") < 0 ||
-        symlink("/proc/self/fd/1", "/dev/stdout") < 0 || symlink("/proc/self/fd/2", "/dev/stderr") < 0)
+        symlink("/proc/self/fd/1", "/dev/stdout") < 0 ||
+        symlink("/proc/self/fd/2", "/dev/stderr") < 0)
         die("symlinks in /dev");
     /* What udev makes ahead of time: opening them loads the module. */
     make_dir("/dev/net", 0755);
@@ -238,7 +254,8 @@ static void mount_api_filesystems(void) {
         die("chown /run/user/2000");
 }
 
-static void set_up_kernel(void) {
+static void set_up_kernel(void)
+{
     struct ifreq ifr = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
@@ -251,7 +268,8 @@ static void set_up_kernel(void) {
 }
 
 /* A group whose children may be limited; processes belong into the leaves only. */
-static void make_inner_cgroup(const char *path) {
+static void make_inner_cgroup(const char *path)
+{
     char file[PATH_MAX];
 
     make_dir(path, 0755);
@@ -264,10 +282,11 @@ static void make_inner_cgroup(const char *path) {
  * The command starts in the group, which therefore has no controllers enabled below it yet; to
  * use them its user has to move into a child group first, as on a real machine.
  */
-static void make_cgroups(void) {
-    static const char *const delegated[] = {
-        CG_USER, CG_USER "/cgroup.procs", CG_USER "/cgroup.subtree_control",
-        CG_USER "/cgroup.threads"};
+static void make_cgroups(void)
+{
+    static const char *const delegated[] = {CG_USER, CG_USER "/cgroup.procs",
+                                            CG_USER "/cgroup.subtree_control",
+                                            CG_USER "/cgroup.threads"};
 
     make_dir(CG "/init.scope", 0755);
     write_file(CG "/init.scope/cgroup.procs", "1");
@@ -282,7 +301,8 @@ static void make_cgroups(void) {
             die("chown %s", delegated[i]);
 }
 
-static char *read_job(size_t *ret_len) {
+static char *read_job(size_t *ret_len)
+{
     char *data = malloc(JOB_MAX + 1);
     int fd = open("/run/job/job", O_RDONLY | O_CLOEXEC);
     size_t len = 0;
@@ -300,7 +320,8 @@ static char *read_job(size_t *ret_len) {
     return data;
 }
 
-static void parse_job(struct job *job) {
+static void parse_job(struct job *job)
+{
     size_t len, n_args = 0, n_env = 0, max = 1;
 
     job->data = read_job(&len);
@@ -324,11 +345,7 @@ static void parse_job(struct job *job) {
             job->cwd = value;
         else if (strcmp(p, "user=tester") == 0)
             job->as_tester = true;
-        else if (strncmp(p, "time=", 5) == 0) {
-            struct timespec now = {.tv_sec = atoll(value)};
-
-            clock_settime(CLOCK_REALTIME, &now);
-        } else {
+        else {
             errno = EINVAL;
             die("job line '%s'", p);
         }
@@ -338,7 +355,8 @@ static void parse_job(struct job *job) {
         die("job without command or directory");
 }
 
-static void take_job(struct job *job) {
+static void take_job(struct job *job)
+{
     char src[PATH_MAX];
 
     wait_for("/dev/vdb");
@@ -354,7 +372,8 @@ static void take_job(struct job *job) {
         die("leave the job disk");
 }
 
-static _Noreturn void exec_command(const struct job *job, int out, int err) {
+static _Noreturn void exec_command(const struct job *job, int out, int err)
+{
     const struct rlimit nofile = {.rlim_cur = 1024, .rlim_max = 524288}; /* systemd's values */
     gid_t gid = TESTER_GID;
     sigset_t none;
@@ -390,7 +409,8 @@ static _Noreturn void exec_command(const struct job *job, int out, int err) {
 }
 
 /* Returns true once the command itself has ended. Orphans of the whole machine end here too. */
-static bool reap(pid_t command, int32_t *ret_status) {
+static bool reap(pid_t command, int32_t *ret_status)
+{
     bool ended = false;
     int status;
     pid_t pid;
@@ -404,7 +424,8 @@ static bool reap(pid_t command, int32_t *ret_status) {
     return ended;
 }
 
-static void forward(struct pollfd *from, char type) {
+static void forward(struct pollfd *from, char type)
+{
     static char buf[64 * 1024];
     ssize_t n;
 
@@ -417,9 +438,11 @@ static void forward(struct pollfd *from, char type) {
         from->fd = -1; /* poll skips it */
 }
 
-static int32_t pump(pid_t command, int out, int err, int signals) {
-    struct pollfd fds[3] = {
-        {.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}, {.fd = signals, .events = POLLIN}};
+static int32_t pump(pid_t command, int out, int err, int signals)
+{
+    struct pollfd fds[3] = {{.fd = out, .events = POLLIN},
+                            {.fd = err, .events = POLLIN},
+                            {.fd = signals, .events = POLLIN}};
     bool ended = false;
     int32_t status = 0;
 
@@ -446,7 +469,8 @@ static int32_t pump(pid_t command, int out, int err, int signals) {
     return status;
 }
 
-static void run_command(const struct job *job) {
+static void run_command(const struct job *job)
+{
     int out[2], err[2], signals;
     unsigned char wire[4];
     sigset_t chld;
@@ -473,7 +497,8 @@ static void run_command(const struct job *job) {
     send_frame('X', wire, sizeof(wire));
 }
 
-int main(void) {
+int main(void)
+{
     struct job job = {0};
 
     must_mount("devtmpfs", "/dev", "devtmpfs", MS_NOSUID, "mode=755");
