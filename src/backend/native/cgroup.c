@@ -204,7 +204,7 @@ int cgroup_create(const struct host_cgroups *where, const struct plan_limits *li
     for (int slot = 0; slot < SLOT_COUNT; slot++)
         cg->dir[slot].fd = cg->dir[slot].enter_fd = -1;
 
-    if (make_dirs(cg, where, limits, err) < 0)
+    if (cgroup_v2_prepare(where, err) < 0 || make_dirs(cg, where, limits, err) < 0)
         goto fail;
     take_controls(cg, where, limits);
     if (cgroup_v1_limit(cg, limits, err) < 0 || cgroup_v2_limit(cg, limits, err) < 0)
@@ -301,8 +301,6 @@ int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage)
         cgroup_sample(cg);
     usage.memory_peak_bytes = MAX(usage.memory_peak_bytes, cg->memory_peak);
     usage.pids_peak = MAX(usage.pids_peak, cg->pids_peak);
-    usage.pids_peak -= MIN(usage.pids_peak, CGROUP_OWN_TASKS);
-    usage.pids_now -= MIN(usage.pids_now, CGROUP_OWN_TASKS);
     *ret_usage = usage;
     return 0;
 }
@@ -320,6 +318,13 @@ void cgroup_sample(struct cgroup *cg)
         cg->memory_peak = MAX(cg->memory_peak, now);
     if (cg->sample_pids && cgroup_file_u64(pids_fd, "pids.current", &now) == 0)
         cg->pids_peak = MAX(cg->pids_peak, now);
+}
+
+int cgroup_freeze(struct cgroup *cg, bool freeze)
+{
+    if (cg->dir[SLOT_V2].fd < 0)
+        return -EOPNOTSUPP;
+    return cgroup_file_write(cg->dir[SLOT_V2].fd, "cgroup.freeze", freeze ? "1" : "0");
 }
 
 void cgroup_kill(struct cgroup *cg)

@@ -38,12 +38,13 @@ struct cgroup_usage {
     bool has_memory, has_cpu, has_pids; /* which of the numbers below are measured */
     uint64_t memory_peak_bytes;
     uint64_t oom_kills; /* processes the kernel killed for the memory limit */
-    /* Times the limit was hit (v1 failcnt, v2 memory.events max). Page cache of a program that merely
-     * reads large files hits it too and is given back: not by itself a sign of failure. */
+    /* Times the limit was hit (v1 failcnt, v2 memory.events max). Not by itself a sign of failure:
+     * page cache of a program that merely reads large files hits the limit too and is given back. And
+     * not kept by every kernel: v1 of 6.18 leaves it 0 also when it kills. */
     uint64_t memory_fails;
     uint64_t cpu_user_ns, cpu_sys_ns;
-    uint64_t pids_peak; /* without Cordon's pid 1; 0 when the kernel does not keep it */
-    uint64_t pids_now;  /* without Cordon's pid 1 */
+    uint64_t pids_peak; /* Cordon's own pid 1 included, as in pids_now; 0 when not known */
+    uint64_t pids_now;
     uint64_t pids_refused; /* forks refused at the limit */
     uint64_t throttled_ns;
 };
@@ -52,7 +53,8 @@ struct cgroup_usage {
 unsigned cgroup_offers(const struct host_cgroups *where);
 
 /* Makes the groups and writes the limits. Nothing is left behind on failure. A controller that the
- * host does not offer is left out: see cgroup_controls(). */
+ * host does not offer is left out: see cgroup_controls(). Worth calling also where .kind is NONE but
+ * .v2 is not empty: kill, CPU time and freezer without limits. */
 int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
                   struct cgroup **ret_cgroup, struct cordon_err *err);
 /* Mask of enum cgroup_control that is in force. */
@@ -76,13 +78,16 @@ int cgroup_cpu_ns(struct cgroup *cg, uint64_t *ret_ns);
  * cgroup_sample() should be called every few milliseconds and cgroup_usage() gives what it saw. */
 bool cgroup_needs_sampling(const struct cgroup *cg);
 void cgroup_sample(struct cgroup *cg);
+/* Stops or continues all of it, unseen by the guest, where CGROUP_KILL is in force (v2): the duty
+ * cycle of a host without a cpu controller. 0 or -errno; a frozen guest can be killed. */
+int cgroup_freeze(struct cgroup *cg, bool freeze);
 /* Kills every process in the groups (cgroup.kill where there is one). */
 void cgroup_kill(struct cgroup *cg);
 /* Removes the groups; they must be empty. Waits at most 200 ms for stragglers; what still cannot be
  * removed is left for cgroup_gc(). NULL is accepted. */
 void cgroup_destroy(struct cgroup *cg);
 /* "v1 memory,pids,cpu", "v2 memory,pids,cpu" for the enforcement report: exactly the controllers in
- * force; "v2 kill" when the group serves nothing but the kill. */
+ * force (cpu only when a percentage is asked for); "v2 kill" when the group serves only the kill. */
 const char *cgroup_describe(const struct cgroup *cg);
 /* Removes groups of Cordon processes that no longer exist (what still runs in them is killed first);
  * returns how many. Costs a directory listing and one read per other living Cordon: call it off the

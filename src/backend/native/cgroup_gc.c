@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -100,8 +101,6 @@ int cgroup_name_parse(const char *name, struct cgroup_owner *ret_owner)
 
 const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slot slot)
 {
-    if (where->kind == HOST_CGROUP_NONE)
-        return "";
     if (slot == SLOT_V2)
         return where->v2;
     if (where->kind != HOST_CGROUP_V1)
@@ -215,7 +214,7 @@ static bool is_stale(const struct cgroup_owner *owner, const struct cgroup_owner
 
 static bool remove_stale(const struct host_cgroups *where, const char *name, bool may_kill)
 {
-    char path[CGROUP_PATH_MAX];
+    char path[HOST_PATH_MAX + NAME_MAX + 2];
     bool gone = true;
     for (int slot = SLOT_COUNT - 1; slot >= 0 && may_kill; slot--) {
         const char *parent = cgroup_slot_parent(where, (enum cgroup_slot)slot);

@@ -9,6 +9,7 @@
 
 #include "backend/native/cgroup.h"
 
+/* Four numbers of at most 20 digits. */
 #define CGROUP_NAME_MAX 96
 #define CGROUP_PATH_MAX (HOST_PATH_MAX + CGROUP_NAME_MAX)
 /* Cordon's own pid 1 lives in the guest's groups. */
@@ -75,6 +76,8 @@ void cgroup_kill_dir(int dir_fd, const char *name);
 int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage);
 int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);
+/* Hands the controllers down in a group that was given to us by name. Nothing else is touched. */
+int cgroup_v2_prepare(const struct host_cgroups *where, struct cordon_err *err);
 int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 void cgroup_v2_usage(struct cgroup *cg, struct cgroup_usage *usage);
 int cgroup_v2_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);

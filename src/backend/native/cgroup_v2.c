@@ -11,6 +11,45 @@
 
 #define PERIOD_US 100000u
 
+/* Is the word in a list separated by spaces? */
+static bool has_word(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+    for (const char *p = list; (p = strstr(p, word)) != NULL; p += len) {
+        bool starts = p == list || p[-1] == ' ';
+        if (starts && (p[len] == ' ' || p[len] == '\n' || p[len] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+int cgroup_v2_prepare(const struct host_cgroups *where, struct cordon_err *err)
+{
+    const struct {
+        bool wanted;
+        const char *name, *add;
+    } rows[] = {{where->v2_memory, "memory", "+memory"},
+                {where->v2_pids, "pids", "+pids"},
+                {where->v2_cpu, "cpu", "+cpu"}};
+    char have[512];
+    if (!where->v2_own || !where->v2[0])
+        return 0;
+    _cleanup_close_ int fd = open(where->v2, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return cgroup_err(err, errno, where->v2, NULL);
+    ssize_t n = cgroup_file_read(fd, "cgroup.subtree_control", have, sizeof(have));
+    if (n < 0)
+        return cgroup_err(err, (int)-n, where->v2, "cgroup.subtree_control");
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!rows[i].wanted || has_word(have, rows[i].name))
+            continue;
+        int r = cgroup_file_write(fd, "cgroup.subtree_control", rows[i].add);
+        if (r < 0)
+            return cgroup_err(err, -r, where->v2, "cgroup.subtree_control");
+    }
+    return 0;
+}
+
 static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
 {
     const struct cgroup_dir *dir = &cg->dir[SLOT_V2];
