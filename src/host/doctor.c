@@ -176,7 +176,7 @@ int host_doctor(struct host_report *ret_report, struct cordon_err *err)
 
     if (host_probe_quick(&report.host, err) < 0)
         return -1;
-    host_facts_read(&facts);
+    host_facts_read(&report.host, &facts);
 
     /* One page for each row: a stuck attempt that wakes up late must not write into another's. */
     size_t page = (size_t)sysconf(_SC_PAGESIZE), size = page * ARRAY_SIZE(rows);

@@ -42,7 +42,7 @@ struct host_item {
     bool full_only;    /* of no use in tier landlock */
     const char *lost;  /* what is lost without it */
     char detail[256];  /* by what it is blocked; with HOST_WORKS a remark; may be empty */
-    char fix[512];     /* smallest fix, one command or sentence; may be empty */
+    char fix[768];     /* smallest fix, one command or sentence; may be empty */
 };
 
 enum host_tier { HOST_TIER_NONE, HOST_TIER_LANDLOCK, HOST_TIER_FULL };
@@ -57,7 +57,7 @@ struct host_report {
     const char *lost[HOST_LOST_MAX];
     size_t n_lost;
     char summary[512]; /* one line */
-    char fix[512];     /* of what keeps the tier down, or empty */
+    char fix[768];     /* of what keeps the tier down, or empty */
     uint64_t took_ns;
 };
 

@@ -73,8 +73,8 @@ void host_explain_general(const struct host *host, const struct host_facts *fact
     case EOPNOTSUPP:
     case EAFNOSUPPORT:
     case EPROTONOSUPPORT:
-        set(item, HOST_MISSING, "load the kernel's module for it, or use a kernel that has it",
-            "%s: %s", out->step, why);
+        set(item, HOST_MISSING, "modprobe what it needs, or use a kernel that has it", "%s: %s",
+            out->step, why);
         return;
     default: set(item, HOST_BLOCKED, "", "%s: %s", out->step, why); return;
     }
@@ -213,7 +213,14 @@ void host_explain_cgroup(const struct host *host, const struct host_facts *facts
     char words[64];
 
     cgroup_words(c, words, sizeof(words));
-    if (c->kind == HOST_CGROUP_NONE) {
+    if (c->kind == HOST_CGROUP_NONE && facts->own_controllers) {
+        set(item, HOST_BLOCKED, "", "a cgroup is delegated, but this session sits in it itself");
+        snprintf(
+            item->fix, sizeof(item->fix),
+            "G=%s; mkdir $G/shell && echo $$ >$G/shell/cgroup.procs && echo '+memory +pids +cpu' "
+            ">$G/cgroup.subtree_control",
+            c->v2);
+    } else if (c->kind == HOST_CGROUP_NONE) {
         set(item, HOST_BLOCKED, fix, "no cgroup is delegated");
     } else if (out->error) {
         set(item, HOST_BLOCKED, fix, "%s: %s", out->step, strerror(out->error));
@@ -327,9 +334,19 @@ static void read_mounts(struct host_facts *f)
     f->chrooted = !host_text_has_root_mount(text);
 }
 
-void host_facts_read(struct host_facts *ret_facts)
+/* Delegation that cannot be used yet: v2 limits children only of groups without processes, and who
+ * sits there is not ours to move. */
+static bool has_own_controllers(const struct host_cgroups *c)
 {
-    struct host_facts f = {.seccomp = -1};
+    char text[512];
+    return c->kind == HOST_CGROUP_NONE && c->v2[0] &&
+           host_read_at(c->v2, "cgroup.controllers", text, sizeof(text)) > 0 &&
+           host_text_has_word(text, "memory") && host_text_has_word(text, "pids");
+}
+
+void host_facts_read(const struct host *host, struct host_facts *ret_facts)
+{
+    struct host_facts f = {.seccomp = -1, .own_controllers = has_own_controllers(&host->cgroups)};
     char status[8192];
 
     f.apparmor_restrict =
@@ -362,7 +379,7 @@ void host_user_ns_refused(struct host *host, const char *step, int sys_errno, ch
     struct host_item item = {0};
 
     snprintf(out.step, sizeof(out.step), "%s", step);
-    host_facts_read(&facts);
+    host_facts_read(host, &facts);
     host_explain_fn *explain =
         str_eq(step, "mount proc") ? host_explain_proc : host_explain_user_ns;
     explain(host, &facts, &out, &item);

@@ -15,6 +15,7 @@ struct host_facts {
     bool selinux;           /* enforcing */
     bool chrooted;
     bool cgroup_v1;         /* the memory controller is in a v1 hierarchy */
+    bool own_controllers;   /* our own v2 group is delegated, but we sit in it */
     bool systemd;           /* is the host's init */
     char container[16];     /* "docker", "podman", ... or empty */
     char label[96];         /* AppArmor profile of this process, empty when unconfined */
@@ -25,7 +26,7 @@ struct host_facts {
     char exe[256];          /* our own binary */
 };
 
-void host_facts_read(struct host_facts *ret_facts);
+void host_facts_read(const struct host *host, struct host_facts *ret_facts);
 
 /* Fill item->state, detail and fix from the outcome of its attempt. */
 typedef void host_explain_fn(const struct host *host, const struct host_facts *facts,

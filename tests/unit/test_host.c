@@ -374,6 +374,8 @@ static void causes_of_the_rest(void **state)
     ASSERT_HAS(explain(host_explain_cgroup, &f, 0, "").fix, "systemd-run --user --scope");
     f.cgroup_v1 = true;
     ASSERT_HAS(explain(host_explain_cgroup, &f, 0, "").fix, "run as root");
+    f.own_controllers = true;
+    ASSERT_HAS(explain(host_explain_cgroup, &f, 0, "").fix, ">$G/cgroup.subtree_control");
     strcpy(f.core_pattern, "|/usr/lib/handler %P");
     ASSERT_HAS(explain(host_explain_core, &f, 0, "").detail, "piped to /usr/lib/handler");
 }
