@@ -72,7 +72,7 @@ unsigned seccomp_asm_load(struct seccomp_asm *a, size_t offset, unsigned next)
 
 unsigned seccomp_asm_and(struct seccomp_asm *a, uint32_t mask, unsigned next)
 {
-    if (next != a->count)
+    if (next != a->count || mask == UINT32_MAX)
         return next;
     return emit(a, BPF_ALU | BPF_AND | BPF_K, 0, 0, mask);
 }
