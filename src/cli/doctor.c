@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/json.h"
+#include "base/jsonw.h"
 #include "base/util.h"
 #include "host/doctor.h"
 
@@ -20,46 +20,46 @@ static const char usage[] =
     "Shows what this host can enforce, what blocks the rest, and the smallest fix.\n"
     "Exits 0 when a default run is possible here, else 69.\n";
 
-static void json_list(struct json *j, const char *key, const char *const *words, size_t n)
+static void json_list(struct jsonw *j, const char *key, const char *const *words, size_t n)
 {
-    json_open(j, key, '[');
+    jsonw_open(j, key, '[');
     for (size_t i = 0; i < n; i++)
-        json_str(j, NULL, words[i]);
-    json_close(j, ']');
+        jsonw_str(j, NULL, words[i]);
+    jsonw_close(j, ']');
 }
 
-static void json_items(struct json *j, const struct host_report *r)
+static void json_items(struct jsonw *j, const struct host_report *r)
 {
-    json_open(j, "items", '[');
+    jsonw_open(j, "items", '[');
     for (size_t i = 0; i < r->n_items; i++) {
         const struct host_item *item = &r->items[i];
-        json_open(j, NULL, '{');
-        json_str(j, "name", item->name);
-        json_str(j, "state", host_state_name(item->state));
-        json_str(j, "needed_for", host_need_name(item->need));
-        json_bool(j, "required", item->required);
-        json_str(j, "detail", item->detail[0] ? item->detail : NULL);
-        json_str(j, "fix", item->fix[0] ? item->fix : NULL);
-        json_close(j, '}');
+        jsonw_open(j, NULL, '{');
+        jsonw_str(j, "name", item->name);
+        jsonw_str(j, "state", host_state_name(item->state));
+        jsonw_str(j, "needed_for", host_need_name(item->need));
+        jsonw_bool(j, "required", item->required);
+        jsonw_str(j, "detail", item->detail[0] ? item->detail : NULL);
+        jsonw_str(j, "fix", item->fix[0] ? item->fix : NULL);
+        jsonw_close(j, '}');
     }
-    json_close(j, ']');
+    jsonw_close(j, ']');
 }
 
 static void print_json(struct buf *out, const struct host_report *r)
 {
-    struct json j = {.out = out};
+    struct jsonw j = {.out = out};
 
-    json_open(&j, NULL, '{');
-    json_int(&j, "version", 1);
-    json_str(&j, "summary", r->summary);
-    json_str(&j, "tier", r->tier == HOST_TIER_NONE ? NULL : host_tier_name(r->tier));
-    json_bool(&j, "default_run", r->default_run);
-    json_bool(&j, "limits_exact", r->limits_exact);
-    json_str(&j, "fix", r->fix[0] ? r->fix : NULL);
+    jsonw_open(&j, NULL, '{');
+    jsonw_int(&j, "version", 1);
+    jsonw_str(&j, "summary", r->summary);
+    jsonw_str(&j, "tier", r->tier == HOST_TIER_NONE ? NULL : host_tier_name(r->tier));
+    jsonw_bool(&j, "default_run", r->default_run);
+    jsonw_bool(&j, "limits_exact", r->limits_exact);
+    jsonw_str(&j, "fix", r->fix[0] ? r->fix : NULL);
     json_list(&j, "lost", r->lost, r->n_lost);
     json_items(&j, r);
-    json_ms(&j, "took_ms", r->took_ns);
-    json_close(&j, '}');
+    jsonw_ms(&j, "took_ms", r->took_ns);
+    jsonw_close(&j, '}');
     buf_char(out, '\n');
 }
 
@@ -145,22 +145,22 @@ static int write_out(const struct buf *out)
 static int print_error(const struct cordon_err *err, bool as_json)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(OUT_MAX);
-    struct json j = {.out = &out};
+    struct jsonw j = {.out = &out};
 
     fprintf(stderr, "Error: %s\n", err->message);
     if (err->hint[0])
         fprintf(stderr, "Hint: %s\n", err->hint);
     if (as_json) {
-        json_open(&j, NULL, '{');
-        json_int(&j, "version", 1);
-        json_str(&j, "summary", err->message);
-        json_null(&j, "tier");
-        json_bool(&j, "default_run", false);
-        json_bool(&j, "limits_exact", false);
-        json_str(&j, "fix", err->hint[0] ? err->hint : NULL);
+        jsonw_open(&j, NULL, '{');
+        jsonw_int(&j, "version", 1);
+        jsonw_str(&j, "summary", err->message);
+        jsonw_null(&j, "tier");
+        jsonw_bool(&j, "default_run", false);
+        jsonw_bool(&j, "limits_exact", false);
+        jsonw_str(&j, "fix", err->hint[0] ? err->hint : NULL);
         json_list(&j, "lost", NULL, 0);
         json_list(&j, "items", NULL, 0);
-        json_close(&j, '}');
+        jsonw_close(&j, '}');
         buf_char(&out, '\n');
         if (!out.failed && write_out(&out) < 0)
             return CORDON_ERR_INTERNAL;

@@ -1,6 +1,5 @@
 /* Policy and host become a plan. Pure but for looking at the named host paths (stat), so that a
  * missing grant is an error before anything starts. */
-#define _GNU_SOURCE
 #include "plan/plan.h"
 
 #include <errno.h>
@@ -128,17 +127,15 @@ static int plan_filters(struct plan *p, const struct policy *policy, struct cord
         o->refuse_shared_ipc = true;
         o->refuse_new_session = !p->scope_signals;
     }
-    if (seccomp_build(o, &p->filter, err) < 0)
+    const char *profile =
+        policy_has(policy, FIELD_SECCOMP_PROFILE) ? policy_text(policy, FIELD_SECCOMP_PROFILE) : NULL;
+    if (plan_build_filter(p, o, profile, &p->filter, err) < 0)
         return -1;
-    if (o->notify) {
-        struct seccomp_options quiet = *o;
-        quiet.notify = false;
-        if (seccomp_build(&quiet, &p->quiet_filter, err) < 0)
-            return -1;
-    }
-    if (policy_has(policy, FIELD_SECCOMP_PROFILE))
-        return plan_profile_filter(p, policy_text(policy, FIELD_SECCOMP_PROFILE), err);
-    return 0;
+    if (!o->notify)
+        return 0;
+    struct seccomp_options quiet = *o;
+    quiet.notify = false;
+    return plan_build_filter(p, &quiet, profile, &p->quiet_filter, err);
 }
 
 /* A command that is not on the caller's own list is refused before anything starts. Both the name and
@@ -222,7 +219,6 @@ void plan_free(struct plan *p)
         return;
     seccomp_done(&p->filter);
     seccomp_done(&p->quiet_filter);
-    seccomp_done(&p->profile_filter);
     arena_done(&p->arena);
     free(p);
 }

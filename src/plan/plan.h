@@ -21,6 +21,9 @@
 #define PLAN_GUEST_GID 1000
 #define PLAN_HOME "/home/sandbox"
 #define PLAN_HOSTNAME "cordon"
+/* Empty things of the guest's root that also serve to cover what must not be seen. */
+#define PLAN_EMPTY_FILE "etc/environment"
+#define PLAN_EMPTY_DIR "root"
 
 /* Operations on the guest's root, executed in order by the guest's pid 1 before the pivot. dst is
  * relative to the new root, without a leading slash. */
@@ -103,7 +106,6 @@ struct plan {
 
     struct seccomp_prog filter;       /* built in */
     struct seccomp_prog quiet_filter; /* the same with plain errors, for hosts where the listener is taken */
-    struct seccomp_prog profile_filter; /* the user's, len 0: none */
     struct seccomp_options filter_options;
     const char *profile_notes; /* call names of the profile that were skipped, one per line, or NULL */
 

@@ -2,7 +2,6 @@
  *
  * Order matters where one thing lies inside another: folders and links, the runtime, /etc, /proc with
  * its masks, /dev, the scratch tmpfs, and last the caller's grants, parents before children. */
-#define _GNU_SOURCE
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -37,7 +36,8 @@ static int full_file(struct plan *p, const char *dst, const char *text)
 /* /usr, and the top folders that are links into it on merged systems or folders of their own. */
 static int full_runtime(struct plan *p, const struct host *host)
 {
-    static const char *const plain[] = {"etc", "home", "dev", "tmp", "var", "run", "opt", "root"};
+    static const char *const plain[] = {"etc", "home", "dev", "tmp", "var", "run", "opt",
+                                         PLAN_EMPTY_DIR};
     for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
         if (!full_op(p, PLAN_OP_DIR, NULL, plain[i], 0, 0755))
             return -1;
@@ -122,6 +122,7 @@ static int full_etc(struct plan *p)
     r |= full_file(p, "etc/group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n");
     r |= full_file(p, "etc/hosts", "127.0.0.1 localhost cordon\n::1 localhost cordon\n");
     r |= full_file(p, "etc/hostname", PLAN_HOSTNAME "\n");
+    r |= full_file(p, PLAN_EMPTY_FILE, "");
     r |= full_file(p, "etc/resolv.conf", "# no network\n");
     r |= full_file(p, "etc/nsswitch.conf",
                    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"

@@ -1,6 +1,5 @@
 /* What the caller grants: host paths, files to copy in, deny patterns, a seccomp profile. Looks at the
  * host's files (stat, glob) but opens none of them except a named profile. */
-#define _GNU_SOURCE
 #include "plan/plan_internal.h"
 
 #include <errno.h>
@@ -252,8 +251,11 @@ int plan_check_network(const struct policy *policy, struct cordon_err *err)
     return 0;
 }
 
-int plan_profile_filter(struct plan *p, const char *path, struct cordon_err *err)
+int plan_build_filter(struct plan *p, const struct seccomp_options *options, const char *path,
+                      struct seccomp_prog *ret_prog, struct cordon_err *err)
 {
+    if (!path)
+        return seccomp_build(options, ret_prog, err);
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return err_set(err, CORDON_ERR_CONFIG, "plan", errno, "seccomp profile %s", path);
@@ -270,7 +272,7 @@ int plan_profile_filter(struct plan *p, const char *path, struct cordon_err *err
     if (n < 0)
         return err_set(err, CORDON_ERR_CONFIG, "plan", errno, "seccomp profile %s", path);
     _cleanup_buf_ struct buf notes = BUF_INIT(65536);
-    if (seccomp_profile_build(path, text.data ? text.data : "", text.len, &p->profile_filter, &notes,
+    if (seccomp_profile_build(options, path, text.data ? text.data : "", text.len, ret_prog, &notes,
                               err) < 0)
         return -1;
     p->profile_notes = notes.len ? arena_strdup(&p->arena, notes.data) : NULL;

@@ -18,7 +18,9 @@ int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_
 int plan_collect_files(struct plan *p, const struct plan_request *req, struct cordon_err *err);
 int plan_add_fence(struct plan *p, const char *path, bool write, bool optional);
 int plan_check_network(const struct policy *policy, struct cordon_err *err);
-int plan_profile_filter(struct plan *p, const char *path, struct cordon_err *err);
+/* The built-in filter, tightened by the profile in `path` unless that is NULL. */
+int plan_build_filter(struct plan *p, const struct seccomp_options *options, const char *path,
+                      struct seccomp_prog *ret_prog, struct cordon_err *err);
 /* Grants of the policy in one list, checked: they exist, are not ours, not /proc, /sys or a socket. */
 struct plan_grant {
     const char *src, *dst;

@@ -448,7 +448,7 @@ int seccomp_call_number(const char *name)
     if (name[0] == '\0') /* gaps have an empty name */
         return -1;
     for (size_t nr = 0; nr < ARRAY_SIZE(table); nr++)
-        if (str_eq(table[nr].name, name))
+        if (table[nr].name[0] == name[0] && str_eq(table[nr].name, name))
             return (int)nr;
     return -1;
 }

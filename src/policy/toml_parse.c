@@ -43,7 +43,7 @@ static int new_container(struct toml_parser *p, struct toml_node *parent,
                          const struct toml_slice *key, struct toml_pos pos, enum toml_type type,
                          enum toml_origin origin, struct toml_node **ret_node)
 {
-    struct toml_node *node;
+    struct toml_node *node = NULL;
     if (new_node(p, parent, key, pos, &node) < 0)
         return -1;
     node->type = type;

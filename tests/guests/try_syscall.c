@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/timex.h>
 #include <sys/uio.h>
@@ -18,7 +19,7 @@ struct probe {
     long (*fn)(void);
 } __attribute__((aligned(16)));
 
-#define PROBE(id, ...)                                                                                \
+#define PROBE(id, ...)                                                                                 \
     static long try_##id(void) { __VA_ARGS__ }                                                         \
     static const struct probe probe_##id __attribute__((section("probes"), used, aligned(16))) = {     \
         #id, try_##id                                                                                  \
@@ -52,6 +53,19 @@ static long reap(long pid)
     if (pid > 0)
         waitpid((pid_t) pid, NULL, __WALL);
     return pid;
+}
+
+/* An attach that works must not leave the victim stopped: it may be the init of a bare run. */
+static long detach(long ret)
+{
+    if (ret != -1) {
+        waitpid(1, NULL, __WALL | WNOHANG);
+        sleep_ms(50);
+        waitpid(1, NULL, __WALL | WNOHANG);
+        ptrace(PTRACE_DETACH, 1, 0, 0);
+        kill(1, SIGCONT);
+    }
+    return ret;
 }
 
 /* K1, K8: namespaces */
@@ -130,9 +144,8 @@ CALL(request_key, SYS_request_key, "user", "cordon-e2e", 0, 0)
 CALL(keyctl, SYS_keyctl, 0, -3, 0)
 
 /* K6: other processes, here init and the parent */
-CALL(ptrace_attach_init, SYS_ptrace, 16, 1, 0, 0)
-CALL(ptrace_seize_init, SYS_ptrace, 0x4206, 1, 0, 0)
-PROBE(ptrace_attach_parent, return syscall(SYS_ptrace, 16, getppid(), 0, 0);)
+PROBE(ptrace_attach_init, return detach(syscall(SYS_ptrace, PTRACE_ATTACH, 1, 0, 0));)
+PROBE(ptrace_seize_init, return detach(syscall(SYS_ptrace, PTRACE_SEIZE, 1, 0, 0));)
 PROBE(process_vm_readv, struct iovec a = { zeros, 8 }; return syscall(SYS_process_vm_readv, 1, &a, 1, &a, 1, 0);)
 PROBE(process_vm_writev, struct iovec a = { zeros, 8 };
       return syscall(SYS_process_vm_writev, 1, &a, 1, &a, 1, 0);)

@@ -3,7 +3,6 @@
  * Runs after the clone, in the new namespaces, in a copy of the supervisor's memory: no malloc, no
  * stdio, no decisions; the plan says what to do and every failure ends the child with a record on the
  * status page. The order below is load-bearing; each step says why it stands where it stands. */
-#define _GNU_SOURCE
 #include "backend/native/native_internal.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* The last steps between the finished root and the guest's program: capabilities, Landlock, limits,
  * filter, execve. Runs in the guest's pid 1 and in the process that becomes the guest's program. */
-#define _GNU_SOURCE
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
@@ -98,16 +98,13 @@ static int fence_filter(const struct seccomp_prog *prog, unsigned flags)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &fprog);
 }
 
-/* The user's profile first: it has no listener, and the built-in filter would not let a second one in
- * after it. Under a listener of somebody outside the kernel answers EBUSY; refusals are then plain
+/* Under a listener of somebody outside the kernel answers EBUSY; refusals are then plain
  * errors, and the result says that they were not observed. */
 static void fence_seal(struct native_guest *g)
 {
     struct native_child *c = g->child;
     const struct plan *p = c->plan;
 
-    if (p->profile_filter.len > 0 && fence_filter(&p->profile_filter, 0) < 0)
-        native_child_fail(c, "seccomp", errno, "profile");
     if (!p->filter_options.notify) {
         if (fence_filter(&p->filter, 0) < 0)
             native_child_fail(c, "seccomp", errno, "filter");

@@ -2,7 +2,6 @@
  * when the guest's main process ends or the supervisor is gone. Runs without capabilities, inside the
  * guest's limits, not dumpable; it touches nothing the guest controls but the call number of a
  * refused call. */
-#define _GNU_SOURCE
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +31,24 @@ static void init_answer(struct native_status *status, int listener)
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
 }
 
+/* Was the guest's own disk full? Asked while its mounts still stand. */
+static void init_note_scratch(struct native_status *status)
+{
+    struct statfs fs;
+    if (statfs("/tmp", &fs) == 0 && (fs.f_bfree == 0 || (fs.f_files && fs.f_ffree == 0)))
+        status->scratch_full = 1;
+}
+
+/* A signal the supervisor forwards to the main process; false when the supervisor is gone. */
+static bool init_forward(int go_fd, pid_t main_pid)
+{
+    unsigned char sig;
+    ssize_t n = read(go_fd, &sig, 1);
+    if (n == 1 && sig >= 1 && sig <= 64)
+        kill(main_pid, sig);
+    return n == 1 || (n < 0 && errno == EINTR);
+}
+
 /* Takes every dead child; true when the main process was among them. */
 static bool init_reap(struct native_status *status, pid_t main_pid)
 {
@@ -43,6 +61,7 @@ static bool init_reap(struct native_status *status, pid_t main_pid)
         if (pid == main_pid) {
             status->wstatus = wstatus;
             status->exited_ns = native_now_ns();
+            init_note_scratch(status);
             main_gone = true;
         }
     }
@@ -75,7 +94,7 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
     int listener = atomic_load(&status->listener_fd);
     struct pollfd fds[3] = {
         {.fd = sigfd, .events = POLLIN},
-        {.fd = c->go_fd, .events = 0}, /* only its end matters */
+        {.fd = c->go_fd, .events = POLLIN},
         {.fd = listener, .events = POLLIN},
     };
     for (;;) {
@@ -92,7 +111,7 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
             while (read(sigfd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))
                 ;
         }
-        if (fds[1].revents)
+        if (fds[1].revents && !init_forward(c->go_fd, main_pid))
             _exit(1); /* the supervisor is gone: take the guest along */
         if (fds[2].revents & POLLIN)
             init_answer(status, listener);

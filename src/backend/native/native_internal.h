@@ -31,6 +31,7 @@ struct native_status {
     int32_t wstatus;
     uint64_t started_ns; /* CLOCK_MONOTONIC of the host */
     uint64_t exited_ns;
+    uint32_t scratch_full; /* no space or no inode was left when the main process ended */
     char stage[24];
     char what[256];
     _Atomic int32_t listener_fd;  /* number in the descriptor table shared by pid 1 and the guest; -1: none */
@@ -76,6 +77,22 @@ pid_t native_guest_clone(struct native_guest *g);
 
 /* init.c: reaps, serves the listener, reports */
 _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g);
+
+/* ids.c, in the supervisor */
+unsigned native_next_id(const struct plan *p);
+int native_write_maps(pid_t pid, const struct plan *p, unsigned id, bool *ret_refused,
+                      struct cordon_err *err);
+int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct cordon_err *err);
+
+/* keeper.c: tier landlock. The keeper stands in for pid 1. */
+_Noreturn void native_keeper_main(struct native_child *c);
+void native_keeper_kill(int pidfd, int go_fd, struct native_status *status);
+
+/* Is a failure in this stage the host's refusal of the tier (rather than a fault of the request)? */
+bool native_stage_is_tier(const char *stage);
+/* The memory behind this process's arguments, as the kernel shows it in /proc/PID/cmdline. */
+void native_argv_area(char **ret_area, size_t *ret_len);
+extern char **native_main_argv;
 
 uint64_t native_now_ns(void);
 

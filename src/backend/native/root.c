@@ -3,11 +3,11 @@
  * The root is a fresh tmpfs mounted over "/": path lookups of this process still start in the old
  * root, below the new mount, so every host path keeps its meaning until the pivot, and nothing in the
  * new root is ever reached through a name the guest or an image controls. */
-#define _GNU_SOURCE
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -18,7 +18,6 @@
 #include "base/util.h"
 
 #define ROOT_SIZE "size=2m" /* folders, links and the few synthetic files */
-#define MASK_FILE ".mask"
 
 struct root {
     struct native_child *c;
@@ -111,10 +110,11 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
         native_child_fail(r->c, "bind", errno, op->dst);
 }
 
-/* Covering is done with an empty file or folder of the root tmpfs, which ends up read-only. */
+/* Covering is done with an empty file or folder of the root tmpfs, which ends up read-only. Both keep
+ * their names: a superblock with unlinked inodes in use cannot be made read-only. */
 static void root_mask(struct root *r, const struct plan_op *op)
 {
-    int tree = open_tree(r->fd, op->flags & PLAN_MASK_DIR ? MASK_FILE "d" : MASK_FILE,
+    int tree = open_tree(r->fd, op->flags & PLAN_MASK_DIR ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE,
                          OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
@@ -212,12 +212,8 @@ void native_root_build(struct native_child *c)
     r.fd = root_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
     if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0)
         native_child_fail(c, "root", errno, "tmpfs");
-    if (mknodat(r.fd, MASK_FILE, S_IFREG | 0444, 0) < 0 || mkdirat(r.fd, MASK_FILE "d", 0555) < 0)
-        native_child_fail(c, "root", errno, MASK_FILE);
     for (size_t i = 0; i < c->plan->n_ops; i++)
         root_do(&r, i);
-    unlinkat(r.fd, MASK_FILE, 0);
-    unlinkat(r.fd, MASK_FILE "d", AT_REMOVEDIR);
 
     if (fchdir(r.fd) < 0 || sys_pivot_root(".", ".") < 0)
         native_child_fail(c, "pivot_root", errno, "/");

@@ -1,12 +1,12 @@
 /* JSON writer. Leaf code on our side; failures stick in the buffer and are checked once. */
-#include "base/json.h"
+#include "base/jsonw.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static void json_key(struct json *j, const char *key);
+static void jsonw_key(struct jsonw *j, const char *key);
 
-static void json_escaped(struct buf *out, const char *data, size_t len)
+static void jsonw_escaped(struct buf *out, const char *data, size_t len)
 {
     size_t start = 0;
     buf_char(out, '"');
@@ -31,51 +31,51 @@ static void json_escaped(struct buf *out, const char *data, size_t len)
     buf_char(out, '"');
 }
 
-static void json_key(struct json *j, const char *key)
+static void jsonw_key(struct jsonw *j, const char *key)
 {
     if (j->need_comma)
         buf_char(j->out, ',');
     j->need_comma = true;
     if (key) {
-        json_escaped(j->out, key, strlen(key));
+        jsonw_escaped(j->out, key, strlen(key));
         buf_char(j->out, ':');
     }
 }
 
-void json_open(struct json *j, const char *key, char bracket)
+void jsonw_open(struct jsonw *j, const char *key, char bracket)
 {
-    json_key(j, key);
+    jsonw_key(j, key);
     buf_char(j->out, bracket);
     j->need_comma = false;
 }
 
-void json_close(struct json *j, char bracket)
+void jsonw_close(struct jsonw *j, char bracket)
 {
     buf_char(j->out, bracket);
     j->need_comma = true;
 }
 
-void json_str(struct json *j, const char *key, const char *value)
+void jsonw_str(struct jsonw *j, const char *key, const char *value)
 {
     if (!value)
-        json_null(j, key);
+        jsonw_null(j, key);
     else
-        json_bytes(j, key, value, strlen(value));
+        jsonw_bytes(j, key, value, strlen(value));
 }
 
 /* Text that is not UTF-8 (a path, a system call's message) must still give valid JSON: each bad
  * byte becomes U+FFFD. Guest output never takes this way; it goes out as base64 instead. */
-void json_bytes(struct json *j, const char *key, const char *data, size_t len)
+void jsonw_bytes(struct jsonw *j, const char *key, const char *data, size_t len)
 {
-    json_key(j, key);
-    if (json_is_utf8(data, len)) {
-        json_escaped(j->out, data, len);
+    jsonw_key(j, key);
+    if (jsonw_is_utf8(data, len)) {
+        jsonw_escaped(j->out, data, len);
         return;
     }
     _cleanup_buf_ struct buf clean = BUF_INIT(len * 3 + 1);
     for (size_t i = 0; i < len;) {
         size_t n = 4;
-        while (n > 0 && (n > len - i || !json_is_utf8(data + i, n)))
+        while (n > 0 && (n > len - i || !jsonw_is_utf8(data + i, n)))
             n--;
         if (n == 0)
             buf_str(&clean, "\xef\xbf\xbd");
@@ -86,15 +86,15 @@ void json_bytes(struct json *j, const char *key, const char *data, size_t len)
     if (clean.failed)
         j->out->failed = true;
     else
-        json_escaped(j->out, clean.data ? clean.data : "", clean.len);
+        jsonw_escaped(j->out, clean.data ? clean.data : "", clean.len);
 }
 
-void json_base64(struct json *j, const char *key, const void *data, size_t len)
+void jsonw_base64(struct jsonw *j, const char *key, const void *data, size_t len)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const unsigned char *p = data;
 
-    json_key(j, key);
+    jsonw_key(j, key);
     buf_char(j->out, '"');
     for (size_t i = 0; i < len; i += 3) {
         size_t n = len - i < 3 ? len - i : 3;
@@ -108,38 +108,38 @@ void json_base64(struct json *j, const char *key, const void *data, size_t len)
     buf_char(j->out, '"');
 }
 
-void json_int(struct json *j, const char *key, int64_t value)
+void jsonw_int(struct jsonw *j, const char *key, int64_t value)
 {
-    json_key(j, key);
+    jsonw_key(j, key);
     buf_printf(j->out, "%" PRId64, value);
 }
 
-void json_uint(struct json *j, const char *key, uint64_t value)
+void jsonw_uint(struct jsonw *j, const char *key, uint64_t value)
 {
-    json_key(j, key);
+    jsonw_key(j, key);
     buf_printf(j->out, "%" PRIu64, value);
 }
 
-void json_ms(struct json *j, const char *key, uint64_t ns)
+void jsonw_ms(struct jsonw *j, const char *key, uint64_t ns)
 {
-    json_key(j, key);
+    jsonw_key(j, key);
     uint64_t us = (ns + 500) / 1000;
     buf_printf(j->out, "%" PRIu64 ".%03" PRIu64, us / 1000, us % 1000);
 }
 
-void json_bool(struct json *j, const char *key, bool value)
+void jsonw_bool(struct jsonw *j, const char *key, bool value)
 {
-    json_key(j, key);
+    jsonw_key(j, key);
     buf_str(j->out, value ? "true" : "false");
 }
 
-void json_null(struct json *j, const char *key)
+void jsonw_null(struct jsonw *j, const char *key)
 {
-    json_key(j, key);
+    jsonw_key(j, key);
     buf_str(j->out, "null");
 }
 
-bool json_is_utf8(const char *data, size_t len)
+bool jsonw_is_utf8(const char *data, size_t len)
 {
     const unsigned char *p = (const unsigned char *)data;
     for (size_t i = 0; i < len;) {

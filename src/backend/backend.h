@@ -1,0 +1,81 @@
+/* What a wall builder offers. A backend executes a plan and may do nothing the plan does not say.
+ *
+ * A started guest is a set of descriptors the supervisor's loop watches; how it ended is asked for
+ * once, after `event_fd` became readable or after `kill`. */
+#ifndef BACKEND_BACKEND_H
+#define BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <cordon.h>
+
+#include "plan/plan.h"
+
+#define BACKEND_DENIALS_MAX 64
+
+struct backend_denial {
+    int nr; /* system call number; -1: any number past the table */
+    uint32_t count;
+};
+
+enum backend_end {
+    BACKEND_EXITED,       /* the guest's main process ended: wstatus */
+    BACKEND_EXEC_FAILED,  /* the wall stood, the command could not be executed: exec_errno */
+    BACKEND_KILLED,       /* ended by us or together with its pid 1 */
+    BACKEND_SETUP_FAILED, /* the wall could not be built: the error says why */
+};
+
+struct backend_usage {
+    uint64_t cpu_user_ns, cpu_sys_ns;
+    uint64_t peak_memory_bytes;
+    uint64_t processes_peak, processes_now;
+    uint64_t processes_refused; /* forks refused at the limit */
+    uint64_t oom_kills;
+    uint64_t throttled_ns;
+};
+
+struct backend_outcome {
+    enum backend_end end;
+    int wstatus;
+    int exec_errno;
+    uint64_t started_ns, ended_ns; /* CLOCK_MONOTONIC; started_ns 0: never started */
+    struct backend_usage usage;
+    bool scratch_full;             /* no space or no inode was left on the guest's tmpfs */
+    struct backend_denial denials[BACKEND_DENIALS_MAX];
+    size_t n_denials;
+    bool denials_unobserved;
+    char cgroup[64];               /* for the enforcement report; "none" without */
+    bool host_refused;             /* SETUP_FAILED because the host forbids this tier: another may work */
+};
+
+struct guest {
+    const struct backend *backend;
+    const struct plan *plan;
+    int event_fd;  /* readable when the guest is gone */
+    int stdio[3];  /* our ends: write to 0, read from 1 and 2; -1 when closed */
+    pid_t pid;     /* host's view of the guest's first process of ours; 0 when there is none */
+    void *priv;
+};
+
+struct backend {
+    const char *name;
+    /* On success the guest runs or is about to; the plan must outlive it. host_refused as above. */
+    int (*start)(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
+                 struct cordon_err *err);
+    /* Ends every process of the guest; returns at once, event_fd tells when it is done. */
+    void (*kill)(struct guest *guest);
+    /* Sends a signal to the guest's main process. */
+    int (*signal)(struct guest *guest, int sig);
+    /* When did the guest's own code start? 0: not yet. */
+    uint64_t (*started)(struct guest *guest);
+    /* Numbers while it runs. */
+    int (*measure)(struct guest *guest, struct backend_usage *ret_usage);
+    /* After event_fd was readable: collects the outcome, removes every trace, closes the descriptors. */
+    void (*finish)(struct guest *guest, struct backend_outcome *ret_outcome, struct cordon_err *err);
+};
+
+extern const struct backend backend_native;
+
+#endif

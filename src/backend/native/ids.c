@@ -1,0 +1,121 @@
+/* Who the guest is on the host: id maps of its user namespace, and identity-mapped mounts for what
+ * root grants. Runs in the supervisor. */
+#include "backend/native/native_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+static int ids_write(int dirfd, const char *name, const char *text)
+{
+    _cleanup_close_ int fd = openat(dirfd, name, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        return -1;
+    return 0;
+}
+
+/* Maps one uid and one gid. Without privilege the kernel wants setgroups refused first. */
+static int ids_map(pid_t pid, unsigned in_uid, unsigned out_uid, unsigned in_gid, unsigned out_gid,
+                   bool refuse_setgroups)
+{
+    char path[32], uid_map[48], gid_map[48];
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", in_uid, out_uid);
+    snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", in_gid, out_gid);
+    _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return -1;
+    if (refuse_setgroups && ids_write(dir, "setgroups", "deny") < 0)
+        return -1;
+    if (ids_write(dir, "uid_map", uid_map) < 0 || ids_write(dir, "gid_map", gid_map) < 0)
+        return -1;
+    return 0;
+}
+
+/* Guests of root get an id of their own: 512 per process id of a supervisor, so that no two living
+ * guests share an id and with it the kernel's per-user quotas. */
+unsigned native_next_id(const struct plan *p)
+{
+    static atomic_uint next;
+    return p->host_uid + (unsigned)getpid() * 512u + atomic_fetch_add(&next, 1) % 512u;
+}
+
+int native_write_maps(pid_t pid, const struct plan *p, unsigned id, bool *ret_refused,
+                      struct cordon_err *err)
+{
+    unsigned uid = p->own_host_ids ? id : p->host_uid, gid = p->own_host_ids ? id : p->host_gid;
+    if (ids_map(pid, PLAN_GUEST_UID, uid, PLAN_GUEST_GID, gid, !p->own_host_ids) == 0)
+        return 0;
+    *ret_refused = errno == EPERM || errno == EACCES;
+    err_set(err, CORDON_ERR_HOST, "ids", errno, "id map of the guest's user namespace");
+    return err_hint(err, "`cordon doctor` says what this host refuses and the smallest fix");
+}
+
+/* A user namespace whose only use is its map: the caller's ids become the guest's. It lives as long
+ * as the descriptor; the process that made it is gone when this returns. */
+static int ids_map_namespace(unsigned id)
+{
+    int pidfd = -1;
+    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD,
+                              .pidfd = (uint64_t)(uintptr_t)&pidfd,
+                              .exit_signal = SIGCHLD};
+    pid_t pid = sys_clone3(&args);
+    if (pid < 0)
+        return -1;
+    if (pid == 0) {
+        for (;;)
+            pause();
+    }
+    int fd = -1, saved = 0;
+    if (ids_map(pid, geteuid(), id, getegid(), id, false) == 0) {
+        char path[48];
+        snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    saved = errno;
+    sys_pidfd_send_signal(pidfd, SIGKILL);
+    while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+        ;
+    close(pidfd);
+    errno = saved;
+    return fd;
+}
+
+/* Opens what root grants as detached mounts on which the caller's files belong to the guest. They are
+ * made here because the guest's pid 1 may be unable to reach the source by its path. A file system
+ * that cannot be mapped is shown as it is: world-readable files work, the caller's private ones do
+ * not, which is less access, never more. */
+int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct cordon_err *err)
+{
+    _cleanup_close_ int userns = -1;
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct plan_op *op = &p->ops[i];
+        if (op->kind != PLAN_OP_BIND || !(op->flags & PLAN_BIND_GRANT))
+            continue;
+        if (userns < 0 && (userns = ids_map_namespace(id)) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "ids", errno, "user namespace for mapped mounts");
+        _cleanup_close_ int tree = open_tree(
+            AT_FDCWD, op->src, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_NO_AUTOMOUNT);
+        if (tree < 0) {
+            if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
+                continue;
+            if (errno == ENOSYS)
+                return 0; /* no new mount API: the child binds by path */
+            return err_set(err, CORDON_ERR_INTERNAL, "bind", errno, "%s", op->src);
+        }
+        struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};
+        mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr));
+        mount_fds[i] = TAKE_FD(tree);
+    }
+    return 0;
+}

@@ -1,0 +1,354 @@
+/* The native backend's outer half: runs in the supervisor, clones the guest's pid 1, gives it ids and
+ * groups, and collects what is left of it. */
+#include "backend/backend.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backend/native/cgroup.h"
+#include "backend/native/native_internal.h"
+#include "base/err.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+struct native {
+    struct native_status *status;
+    struct cgroup *cgroup;
+    int go_fd;         /* our end of the lifeline */
+    bool reaped;
+};
+
+/* Everything made on the way to a start; what was not handed over is undone in one place. */
+struct native_start {
+    struct native *n;
+    struct native_child child;
+    int pipes[3][2];
+    int go[2];
+    int *mount_fds;
+    int *file_fds;
+};
+
+static void native_free(struct native *n)
+{
+    if (!n)
+        return;
+    if (n->status)
+        munmap(n->status, sizeof(*n->status));
+    cgroup_destroy(n->cgroup);
+    util_close(&n->go_fd);
+    free(n);
+}
+
+static void start_done(struct native_start *s)
+{
+    for (int i = 0; i < 3; i++) {
+        util_close(&s->pipes[i][0]);
+        util_close(&s->pipes[i][1]);
+    }
+    util_close(&s->go[0]);
+    util_close(&s->go[1]);
+    for (size_t i = 0; s->child.plan && s->mount_fds && i < s->child.plan->n_ops; i++)
+        util_close(&s->mount_fds[i]);
+    for (size_t i = 0; s->child.plan && s->file_fds && i < s->child.plan->n_files; i++)
+        util_close(&s->file_fds[i]);
+    free(s->mount_fds);
+    free(s->file_fds);
+    native_free(s->n);
+}
+
+/* Sources of files to copy in are opened with the caller's rights, before the guest exists. */
+static int start_open_files(struct native_start *s, struct cordon_err *err)
+{
+    const struct plan *p = s->child.plan;
+    for (size_t i = 0; i < p->n_files; i++) {
+        const struct plan_file *f = &p->files[i];
+        if (!f->source)
+            continue;
+        s->file_fds[i] = open(f->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        struct stat st;
+        if (s->file_fds[i] < 0 || fstat(s->file_fds[i], &st) < 0)
+            return err_set(err, CORDON_ERR_CONFIG, "files", errno, "file %s: %s", f->name, f->source);
+        if (!S_ISREG(st.st_mode))
+            return err_set(err, CORDON_ERR_CONFIG, "files", 0, "file %s: %s is not a regular file",
+                           f->name, f->source);
+    }
+    return 0;
+}
+
+static int start_prepare(struct native_start *s, struct cordon_err *err)
+{
+    const struct plan *p = s->child.plan;
+    s->mount_fds = calloc(p->n_ops + 1, sizeof(int));
+    s->file_fds = calloc(p->n_files + 1, sizeof(int));
+    s->n = calloc(1, sizeof(*s->n));
+    if (!s->mount_fds || !s->file_fds || !s->n)
+        return err_nomem(err, "start");
+    s->n->go_fd = -1;
+    for (size_t i = 0; i < p->n_ops; i++)
+        s->mount_fds[i] = -1;
+    for (size_t i = 0; i < p->n_files; i++)
+        s->file_fds[i] = -1;
+    void *page = mmap(NULL, sizeof(struct native_status), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "status page");
+    s->n->status = page;
+    s->n->status->listener_fd = -1;
+    for (int i = 0; i < 3; i++)
+        if (pipe2(s->pipes[i], O_CLOEXEC) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
+    if (pipe2(s->go, O_CLOEXEC) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
+    if (start_open_files(s, err) < 0)
+        return -1;
+    if (p->cgroups.kind != HOST_CGROUP_NONE &&
+        cgroup_create(&p->cgroups, &p->limits, &s->n->cgroup, err) < 0)
+        return -1;
+
+    s->child.status = s->n->status;
+    s->child.go_fd = s->go[0];
+    s->child.stdio[0] = s->pipes[0][0];
+    s->child.stdio[1] = s->pipes[1][1];
+    s->child.stdio[2] = s->pipes[2][1];
+    s->child.mount_fds = s->mount_fds;
+    s->child.file_fds = s->file_fds;
+    native_argv_area(&s->child.argv_area, &s->child.argv_area_len);
+    return 0;
+}
+
+/* clone3 where there is one; an outer filter may answer ENOSYS, then clone does the same. */
+static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd)
+{
+    int into = s->n->cgroup ? cgroup_clone_fd(s->n->cgroup) : -1;
+    struct clone_args args = {
+        .flags = flags | CLONE_PIDFD | (into >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = into >= 0 ? (uint64_t)into : 0,
+    };
+    pid_t pid = sys_clone3(&args);
+    if (pid < 0 && errno == ENOSYS)
+        pid = (pid_t)syscall(SYS_clone, flags | CLONE_PIDFD | SIGCHLD, 0, ret_pidfd, 0, 0);
+    return pid;
+}
+
+static const char *start_refusal_hint(int err)
+{
+    switch (err) {
+    case EPERM: return "user namespaces are refused here; `cordon doctor` says by what";
+    case ENOSPC:
+    case EUSERS: return "user.max_user_namespaces is used up or 0; raise it with sysctl";
+    case ENOSYS: return "this kernel has no namespaces for us";
+    default: return "`cordon doctor` shows what this host allows";
+    }
+}
+
+/* After a failure behind the clone: nothing of the child may stay. */
+static int start_abort(pid_t pid, int pidfd)
+{
+    sys_pidfd_send_signal(pidfd, SIGKILL);
+    while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+        ;
+    close(pidfd);
+    return -1;
+}
+
+static int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
+                        struct cordon_err *err)
+{
+    struct native_start s __attribute__((cleanup(start_done))) = {
+        .child.plan = plan, .pipes = {{-1, -1}, {-1, -1}, {-1, -1}}, .go = {-1, -1}};
+    *ret_host_refused = false;
+    if (start_prepare(&s, err) < 0)
+        return -1;
+    unsigned id = native_next_id(plan);
+    if (plan->own_host_ids && plan->tier == TIER_FULL &&
+        native_idmap_open(plan, id, s.mount_fds, err) < 0)
+        return -1;
+
+    uint64_t flags = 0;
+    if (plan->tier == TIER_FULL)
+        flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+                (plan->host_network ? 0 : CLONE_NEWNET);
+    int pidfd = -1;
+    pid_t pid = start_clone(&s, flags, &pidfd);
+    if (pid < 0) {
+        int e = errno;
+        *ret_host_refused = plan->tier == TIER_FULL && e != ENOMEM && e != EAGAIN;
+        err_set(err, *ret_host_refused ? CORDON_ERR_HOST : CORDON_ERR_INTERNAL, "clone", e,
+                "new namespaces");
+        return err_hint(err, "%s", start_refusal_hint(e));
+    }
+    if (pid == 0) {
+        if (plan->tier == TIER_FULL)
+            native_child_main(&s.child);
+        native_keeper_main(&s.child);
+    }
+
+    bool refused = false;
+    if ((plan->tier == TIER_FULL && native_write_maps(pid, plan, id, &refused, err) < 0) ||
+        (s.n->cgroup && cgroup_clone_fd(s.n->cgroup) < 0 && cgroup_attach(s.n->cgroup, pid, err) < 0) ||
+        (write(s.go[1], "g", 1) != 1 &&
+         err_set(err, CORDON_ERR_INTERNAL, "start", errno, "start signal") < 0)) {
+        *ret_host_refused = refused;
+        return start_abort(pid, pidfd);
+    }
+
+    s.n->go_fd = TAKE_FD(s.go[1]);
+    *ret_guest = (struct guest){
+        .backend = &backend_native,
+        .plan = plan,
+        .event_fd = pidfd,
+        .stdio = {TAKE_FD(s.pipes[0][1]), TAKE_FD(s.pipes[1][0]), TAKE_FD(s.pipes[2][0])},
+        .pid = pid,
+        .priv = TAKE_PTR(s.n),
+    };
+    return 0;
+}
+
+static void native_kill(struct guest *g)
+{
+    struct native *n = g->priv;
+    /* tier full: the kernel ends the whole pid namespace with its pid 1 */
+    if (g->plan->tier == TIER_FULL)
+        sys_pidfd_send_signal(g->event_fd, SIGKILL);
+    else
+        native_keeper_kill(g->event_fd, n->go_fd, n->status);
+    if (n->cgroup)
+        cgroup_kill(n->cgroup);
+}
+
+static int native_signal(struct guest *g, int sig)
+{
+    struct native *n = g->priv;
+    char byte = (char)sig;
+    /* pid 1 forwards: only it knows which process is the main one */
+    if (sig < 1 || sig > 64 || write(n->go_fd, &byte, 1) != 1)
+        return -1;
+    return 0;
+}
+
+static uint64_t native_started(struct guest *g)
+{
+    struct native *n = g->priv;
+    return atomic_load(&n->status->state) == NATIVE_SETUP ? 0 : n->status->started_ns;
+}
+
+static int native_measure(struct guest *g, struct backend_usage *ret)
+{
+    struct native *n = g->priv;
+    struct cgroup_usage u;
+    if (!n->cgroup || cgroup_usage(n->cgroup, &u) < 0)
+        return -1;
+    *ret = (struct backend_usage){
+        .cpu_user_ns = u.cpu_user_ns,
+        .cpu_sys_ns = u.cpu_sys_ns,
+        .peak_memory_bytes = u.memory_peak_bytes,
+        .processes_peak = u.pids_peak > 1 ? u.pids_peak - 1 : 0,
+        .processes_now = u.pids_now > 1 ? u.pids_now - 1 : 0, /* pid 1 is ours */
+        .processes_refused = u.pids_refused,
+        .oom_kills = u.oom_kills,
+        .throttled_ns = u.throttled_ns,
+    };
+    return 0;
+}
+
+static uint64_t tv_ns(struct timeval tv)
+{
+    return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+}
+
+/* The groups know the whole tree; what they do not measure comes from the kernel's accounting of the
+ * waited-for tree. */
+static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
+{
+    struct native *n = g->priv;
+    struct cgroup_usage c = {0};
+    if (n->cgroup && native_measure(g, u) == 0)
+        cgroup_usage(n->cgroup, &c);
+    if (!c.has_cpu) {
+        u->cpu_user_ns = tv_ns(ru->ru_utime);
+        u->cpu_sys_ns = tv_ns(ru->ru_stime);
+    }
+    if (!c.has_memory)
+        u->peak_memory_bytes = (uint64_t)ru->ru_maxrss * 1024;
+}
+
+static void finish_denials(const struct native_status *st, struct backend_outcome *o)
+{
+    o->denials_unobserved = st->no_listener != 0;
+    for (int nr = 0; nr < NATIVE_CALLS && o->n_denials < BACKEND_DENIALS_MAX; nr++)
+        if (st->denials[nr] > 0)
+            o->denials[o->n_denials++] =
+                (struct backend_denial){nr == NATIVE_CALLS - 1 ? -1 : nr, st->denials[nr]};
+}
+
+static void finish_state(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
+{
+    const struct native_status *st = ((struct native *)g->priv)->status;
+    switch ((enum native_state)st->state) {
+    case NATIVE_EXITED:
+        o->end = BACKEND_EXITED;
+        o->wstatus = st->wstatus;
+        break;
+    case NATIVE_EXEC_FAILED:
+        o->end = BACKEND_EXEC_FAILED;
+        o->exec_errno = st->exec_errno;
+        break;
+    case NATIVE_STARTED: o->end = BACKEND_KILLED; break;
+    case NATIVE_SETUP: /* pid 1 died without a word: killed by us, or by the memory limit */
+        o->end = BACKEND_SETUP_FAILED;
+        err_set(err, CORDON_ERR_INTERNAL, "start", 0, "the guest's first process was killed");
+        break;
+    case NATIVE_FAILED:
+        o->end = BACKEND_SETUP_FAILED;
+        o->host_refused = g->plan->tier == TIER_FULL && native_stage_is_tier(st->stage) &&
+                          (st->fail_errno == EPERM || st->fail_errno == EACCES ||
+                           st->fail_errno == ENOSYS || st->fail_errno == ENOSPC);
+        err_set(err, o->host_refused ? CORDON_ERR_HOST : CORDON_ERR_INTERNAL, st->stage,
+                st->fail_errno, "%s", st->what);
+        if (o->host_refused)
+            err_hint(err, "`cordon doctor` says what this host refuses and the smallest fix");
+        break;
+    }
+}
+
+static void native_finish(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
+{
+    struct native *n = g->priv;
+    struct rusage ru = {0};
+    int wstatus;
+    while (wait4(g->pid, &wstatus, __WALL, &ru) < 0 && errno == EINTR)
+        ;
+    *o = (struct backend_outcome){.started_ns = n->status->started_ns,
+                                  .ended_ns = n->status->exited_ns};
+    finish_state(g, o, err);
+    finish_usage(g, &ru, &o->usage);
+    finish_denials(n->status, o);
+    o->scratch_full = n->status->scratch_full != 0;
+    snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
+    for (int i = 0; i < 3; i++)
+        util_close(&g->stdio[i]);
+    util_close(&g->event_fd);
+    native_free(n);
+    g->priv = NULL;
+}
+
+const struct backend backend_native = {
+    .name = "native",
+    .start = native_start,
+    .kill = native_kill,
+    .signal = native_signal,
+    .started = native_started,
+    .measure = native_measure,
+    .finish = native_finish,
+};

@@ -1,0 +1,223 @@
+/* `cordon run`: the command is itself the supervisor of its one guest. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/loop.h"
+#include "base/util.h"
+#include "cli/cli.h"
+#include "host/host.h"
+#include "policy/options.h"
+#include "run/run.h"
+
+extern char **environ;
+
+enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN, OPT_HELP };
+
+static const struct options_own run_options[] = {
+    {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "print the result as JSON on standard output"},
+    {"result", 0, OPTIONS_REQUIRED, OPT_RESULT, "FILE", "write the result as JSON to FILE"},
+    {"status-fd", 0, OPTIONS_REQUIRED, OPT_STATUS_FD, "N", "write the result as JSON to descriptor N"},
+    {"stdin", 0, OPTIONS_REQUIRED, OPT_STDIN, "FILE", "standard input of the guest"},
+    {"help", 'h', OPTIONS_NONE, OPT_HELP, NULL, "print this help"},
+};
+
+struct run_cli {
+    struct options options;
+    struct policy *policy;
+    struct loop loop;
+    struct run_job job;
+    struct loop_watch signals;
+    int signal_fd;
+    bool json, done;
+    int result_fd, status_fd, stdin_fd;
+    enum log_level log;
+};
+
+static void cli_done(struct run_cli *c)
+{
+    run_done(&c->job);
+    policy_free(c->policy);
+    options_done(&c->options);
+    util_close(&c->signal_fd);
+    util_close(&c->result_fd);
+    if (c->stdin_fd > 2)
+        util_close(&c->stdin_fd);
+    loop_done(&c->loop);
+}
+
+static void cli_on_done(struct run_job *job)
+{
+    ((struct run_cli *)job->data)->done = true;
+}
+
+static void cli_on_signal(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    struct run_cli *c = w->data;
+    struct signalfd_siginfo info;
+    if (read(c->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+        run_cancel(&c->job);
+}
+
+static int cli_status_fd(const char *text, int *ret_fd, struct cordon_err *err)
+{
+    char *end;
+    errno = 0;
+    long fd = strtol(text, &end, 10);
+    if (errno || *end || end == text || fd < 0 || fd > 1 << 20 || fcntl((int)fd, F_GETFD) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "options", 0,
+                       "--status-fd %s: not an open descriptor", text);
+    *ret_fd = (int)fd;
+    return 0;
+}
+
+/* Everything the caller named is opened before the guest exists: a typo costs nothing. */
+static int cli_open(struct run_cli *c, struct cordon_err *err)
+{
+    const char *result = options_get(&c->options, OPT_RESULT);
+    const char *status = options_get(&c->options, OPT_STATUS_FD);
+    const char *in = options_get(&c->options, OPT_STDIN);
+    c->json = options_has(&c->options, OPT_JSON);
+    c->stdin_fd = 0;
+    if (result && (c->result_fd = open(result, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "options", errno, "--result %s", result);
+    if (status && cli_status_fd(status, &c->status_fd, err) < 0)
+        return -1;
+    if (in && (c->stdin_fd = open(in, O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "options", errno, "--stdin %s", in);
+    return 0;
+}
+
+static int cli_signals(struct run_cli *c, struct cordon_err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    c->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    c->signals = (struct loop_watch){.fd = c->signal_fd, .fn = cli_on_signal, .data = c};
+    if (c->signal_fd < 0 || loop_set(&c->loop, &c->signals, EPOLLIN) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "signals");
+    return 0;
+}
+
+static int cli_write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* The result goes where it was asked for; a result that cannot be delivered is our failure. */
+static int cli_report(struct run_cli *c)
+{
+    struct result *r = &c->job.result;
+    int status = r->exit_code;
+    _cleanup_buf_ struct buf text = BUF_INIT(SIZE_MAX / 4);
+    if (c->json || c->result_fd >= 0 || c->status_fd >= 0) {
+        result_json(r, &text);
+        buf_char(&text, '\n');
+        if (text.failed || (c->json && cli_write_all(1, text.data, text.len) < 0) ||
+            (c->result_fd >= 0 && cli_write_all(c->result_fd, text.data, text.len) < 0) ||
+            (c->status_fd >= 0 && cli_write_all(c->status_fd, text.data, text.len) < 0)) {
+            fprintf(stderr, "cordon: the result could not be written: %s\n", strerror(errno));
+            status = CORDON_ERR_INTERNAL;
+        }
+    }
+    if (c->log == LOG_QUIET)
+        return status;
+    if (r->error[0])
+        fprintf(stderr, "Error: %s\n", r->error);
+    return status;
+}
+
+static int cli_run_job(struct run_cli *c, struct cordon_err *err)
+{
+    bool kept = c->json || c->result_fd >= 0 || c->status_fd >= 0;
+    if (loop_init(&c->loop) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "event loop");
+    if (cli_signals(c, err) < 0)
+        return -1;
+    c->job.loop = &c->loop;
+    c->job.policy = c->policy;
+    c->job.argv = c->options.argv;
+    c->job.on_done = cli_on_done;
+    c->job.data = c;
+    c->job.options = (struct supervise_options){
+        .sinks = {c->json ? -1 : 1, c->json ? -1 : 2},
+        .keep_output = kept,
+        .stdin_fd = c->stdin_fd,
+    };
+    if (host_probe_quick(&c->job.host, err) < 0 || run_start(&c->job, err) < 0)
+        return -1;
+    while (!c->done)
+        if (loop_once(&c->loop, -1) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
+    return 0;
+}
+
+static int cli_prepare(struct run_cli *c, int argc, char **argv, struct cordon_err *err)
+{
+    if (options_parse(argc, argv, run_options, ARRAY_SIZE(run_options), true, &c->options, err) < 0)
+        return -1;
+    if (options_has(&c->options, OPT_HELP))
+        return 0;
+    if (c->options.argc == 0)
+        return err_set(err, CORDON_ERR_USAGE, "options", 0,
+                       "nothing to run (cordon run [options] -- CMD [ARG...])");
+    if (!c->options.has_dashes)
+        return err_set(err, CORDON_ERR_USAGE, "options", 0,
+                       "%s: a command is given after -- (cordon run [options] -- CMD [ARG...])",
+                       c->options.argv[0]);
+    struct policy_input input = options_input(&c->options, environ);
+    if (policy_resolve(&input, &c->policy, err) < 0)
+        return -1;
+    c->log = (enum log_level)policy_num(c->policy, FIELD_LOG);
+    return cli_open(c, err);
+}
+
+int cli_run(int argc, char **argv)
+{
+    struct run_cli c = {.signal_fd = -1, .result_fd = -1, .status_fd = -1, .stdin_fd = -1,
+                        .loop.epoll_fd = -1};
+    struct cordon_err err = {0};
+    int status;
+
+    /* secrets of the caller may be in our arguments and environment: no neighbour of the same user
+     * may read them from our memory, and no guest that got out of its namespace either */
+    prctl(PR_SET_DUMPABLE, 0);
+    if (cli_prepare(&c, argc, argv, &err) < 0) {
+        status = cli_fail(&err);
+    } else if (options_has(&c.options, OPT_HELP)) {
+        status = cli_help_run();
+    } else if (cli_run_job(&c, &err) < 0) {
+        result_from_error(&c.job.result, &err);
+        cli_report(&c);
+        status = err.code;
+        if (err.hint[0] && c.log != LOG_QUIET)
+            fprintf(stderr, "hint: %s\n", err.hint);
+    } else {
+        status = cli_report(&c);
+    }
+    cli_done(&c);
+    return status;
+}

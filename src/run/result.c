@@ -1,0 +1,215 @@
+/* The judgement: what ended the guest, told apart from what Cordon did. Pure; runs in the supervisor. */
+#include "run/result.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/jsonw.h"
+#include "base/util.h"
+
+#define EXIT_TIME 124
+#define EXIT_MEMORY 125
+#define EXIT_LIMIT 122
+#define EXIT_CANNOT_EXEC 126
+#define EXIT_NOT_FOUND 127
+
+static const char *const verdict_names[] = {
+    [VERDICT_OK] = "ok",
+    [VERDICT_NONZERO_EXIT] = "nonzero_exit",
+    [VERDICT_SIGNALED] = "signaled",
+    [VERDICT_TIME_LIMIT] = "time_limit",
+    [VERDICT_CPU_TIME_LIMIT] = "cpu_time_limit",
+    [VERDICT_MEMORY_LIMIT] = "memory_limit",
+    [VERDICT_OUTPUT_LIMIT] = "output_limit",
+    [VERDICT_PROCESS_LIMIT] = "process_limit",
+    [VERDICT_DISK_LIMIT] = "disk_limit",
+    [VERDICT_REJECTED] = "rejected",
+    [VERDICT_CANCELLED] = "cancelled",
+    [VERDICT_SANDBOX_ERROR] = "sandbox_error",
+};
+
+const char *result_verdict_name(enum verdict v)
+{
+    return verdict_names[v];
+}
+
+bool result_timed_out(const struct result *r)
+{
+    return r->verdict == VERDICT_TIME_LIMIT || r->verdict == VERDICT_CPU_TIME_LIMIT;
+}
+
+static void result_limit(struct result *r, enum verdict v, int exit_code, const struct policy *policy,
+                         enum field_id id, const char *sentence)
+{
+    r->verdict = v;
+    r->exit_code = exit_code;
+    r->limit_name = policy_fields[id].key;
+    const char *written = policy_has(policy, id) ? policy_written(policy, id) : "";
+    snprintf(r->limit_value, sizeof(r->limit_value), "%s", written);
+    snprintf(r->error, sizeof(r->error), "%s (%s)", sentence, r->limit_value);
+}
+
+static void result_memory(struct result *r, const struct policy *policy)
+{
+    result_limit(r, VERDICT_MEMORY_LIMIT, EXIT_MEMORY, policy, FIELD_MEMORY_LIMIT,
+                 "Memory limit exceeded");
+}
+
+static void result_disk(struct result *r, const struct policy *policy)
+{
+    enum field_id id = policy_has(policy, FIELD_DISK_LIMIT)   ? FIELD_DISK_LIMIT
+                       : policy_has(policy, FIELD_MAX_FILES) ? FIELD_MAX_FILES
+                                                             : FIELD_SCRATCH_SIZE;
+    result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, id, "Disk limit exceeded");
+}
+
+/* We ended it: the cause says why. */
+static void result_by_cause(struct result *r, const struct supervised *s, const struct policy *policy)
+{
+    switch (s->cause) {
+    case CAUSE_TIME:
+        result_limit(r, VERDICT_TIME_LIMIT, EXIT_TIME, policy, FIELD_TIME_LIMIT,
+                     "Execution exceeded time limit");
+        break;
+    case CAUSE_CPU_TIME:
+        result_limit(r, VERDICT_CPU_TIME_LIMIT, EXIT_TIME, policy, FIELD_CPU_TIME,
+                     "Execution exceeded CPU time limit");
+        break;
+    case CAUSE_MEMORY: result_memory(r, policy); break;
+    case CAUSE_OUTPUT:
+        result_limit(r, VERDICT_OUTPUT_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_OUTPUT,
+                     "Output limit exceeded");
+        break;
+    case CAUSE_DISK:
+        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_DISK_LIMIT,
+                     "Disk limit exceeded");
+        r->overshoot_bytes = s->disk_used - s->plan->limits.disk_bytes;
+        break;
+    case CAUSE_FILES:
+        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILES,
+                     "File count limit exceeded");
+        break;
+    case CAUSE_CANCELLED:
+        r->verdict = VERDICT_CANCELLED;
+        r->exit_code = CORDON_ERR_CANCELLED;
+        snprintf(r->error, sizeof(r->error), "cancelled");
+        break;
+    case CAUSE_STUCK:
+    case CAUSE_NONE:
+        r->verdict = VERDICT_SANDBOX_ERROR;
+        r->exit_code = CORDON_ERR_INTERNAL;
+        snprintf(r->error, sizeof(r->error), "%s",
+                 s->cause == CAUSE_STUCK ? "the guest's root was not ready in time"
+                                         : "the guest's first process ended unexpectedly");
+        break;
+    }
+}
+
+/* It ended by itself: an exit status or a signal, unless a limit of the kernel's own keeping stood
+ * behind it. */
+static void result_by_exit(struct result *r, const struct supervised *s, const struct policy *policy)
+{
+    const struct backend_outcome *o = &s->outcome;
+    if (WIFSIGNALED(o->wstatus)) {
+        r->verdict = VERDICT_SIGNALED;
+        r->signal = WTERMSIG(o->wstatus);
+        r->exit_code = 128 + r->signal;
+    } else {
+        r->exit_code = WEXITSTATUS(o->wstatus);
+        r->verdict = r->exit_code == 0 ? VERDICT_OK : VERDICT_NONZERO_EXIT;
+    }
+    if (o->usage.oom_kills > 0) {
+        result_memory(r, policy);
+        return;
+    }
+    if (r->verdict == VERDICT_OK)
+        return;
+    if (r->signal == SIGXFSZ && policy_has(policy, FIELD_MAX_FILE_SIZE))
+        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILE_SIZE,
+                     "File size limit exceeded");
+    else if (o->scratch_full)
+        result_disk(r, policy);
+    else if (o->usage.processes_refused > 0)
+        result_limit(r, VERDICT_PROCESS_LIMIT, EXIT_LIMIT, policy, FIELD_PROCESSES,
+                     "Process limit exceeded");
+}
+
+static void result_by_exec(struct result *r, const struct supervised *s, const struct policy *policy)
+{
+    int e = s->outcome.exec_errno;
+    if (e == ENOMEM || s->outcome.usage.oom_kills > 0) {
+        result_memory(r, policy); /* a program too large to be loaded under the limit */
+        return;
+    }
+    r->verdict = VERDICT_NONZERO_EXIT;
+    r->exit_code = e == ENOENT || e == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+    if (e == ENOENT || e == ENOTDIR)
+        snprintf(r->error, sizeof(r->error), "%s: command not found", s->plan->command);
+    else
+        snprintf(r->error, sizeof(r->error), "%s: cannot be executed: %s", s->plan->command,
+                 strerror(e));
+}
+
+void result_judge(struct result *r, const struct supervised *s, const struct policy *policy)
+{
+    const struct backend_outcome *o = &s->outcome;
+    memset(r, 0, sizeof(*r));
+    r->outcome = o;
+    r->plan = s->plan;
+    for (int i = 0; i < 2; i++) {
+        const struct stream_out *out = &s->out[i];
+        r->out[i] = (struct result_stream){out->kept.data, out->kept.len, out->truncated, out->total};
+    }
+    r->usage = o->usage;
+    r->usage.peak_memory_bytes = MAX(o->usage.peak_memory_bytes, s->peak.memory_bytes);
+    r->usage.processes_peak = MAX(MAX(o->usage.processes_peak, s->processes_peak), s->peak.tasks);
+    r->usage.throttled_ns = MAX(o->usage.throttled_ns, s->duty.throttled_ns);
+    if (o->started_ns) {
+        r->wall_ns = o->ended_ns > o->started_ns ? o->ended_ns - o->started_ns : 0;
+        r->usage.processes_peak = MAX(r->usage.processes_peak, 1u);
+    }
+
+    if (o->end == BACKEND_SETUP_FAILED && s->cause == CAUSE_NONE) {
+        r->verdict = VERDICT_SANDBOX_ERROR;
+        if (o->usage.oom_kills > 0)
+            result_memory(r, policy);
+        else
+            result_from_error(r, &s->err);
+        return;
+    }
+    /* A guest that ended by itself before our kill arrived was not ended by us; the time it took
+     * decides, not who was faster. */
+    if (s->cause != CAUSE_NONE && !(s->cause == CAUSE_TIME && o->end == BACKEND_EXITED &&
+                                    r->wall_ns < s->plan->limits.wall_ns)) {
+        result_by_cause(r, s, policy);
+        return;
+    }
+    switch (o->end) {
+    case BACKEND_EXITED: result_by_exit(r, s, policy); break;
+    case BACKEND_EXEC_FAILED: result_by_exec(r, s, policy); break;
+    case BACKEND_KILLED:
+    case BACKEND_SETUP_FAILED:
+        if (o->usage.oom_kills > 0)
+            result_memory(r, policy); /* the kernel took the whole group, pid 1 included */
+        else
+            result_by_cause(r, s, policy);
+        break;
+    }
+}
+
+void result_from_error(struct result *r, const struct cordon_err *err)
+{
+    r->verdict = err->code == CORDON_ERR_REJECTED    ? VERDICT_REJECTED
+                 : err->code == CORDON_ERR_CANCELLED ? VERDICT_CANCELLED
+                                                     : VERDICT_SANDBOX_ERROR;
+    r->exit_code = err->code;
+    snprintf(r->error, sizeof(r->error), "%s: %s", err->stage, err->message);
+}
+
+void result_message(const struct result *r, struct buf *out)
+{
+    if (r->error[0])
+        buf_printf(out, "Error: %s", r->error);
+}

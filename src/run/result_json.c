@@ -1,0 +1,134 @@
+/* The result as JSON: every key of SPEC section 6, in its order. Pure. */
+#include <signal.h>
+#include <string.h>
+
+#include "base/jsonw.h"
+#include "base/util.h"
+#include "run/result.h"
+
+/* A cut may fall inside a character: the part that is left of it goes too, so that text stays text. */
+static size_t json_whole_characters(const char *data, size_t len, bool truncated)
+{
+    if (!truncated)
+        return len;
+    for (size_t cut = 0; cut < 4 && cut <= len; cut++)
+        if (jsonw_is_utf8(data, len - cut))
+            return len - cut;
+    return len;
+}
+
+static void json_stream(struct jsonw *j, const char *name, const char *encoding_name,
+                        const struct result_stream *s)
+{
+    const char *data = s->data ? s->data : "";
+    size_t len = json_whole_characters(data, s->len, s->truncated);
+    bool text = jsonw_is_utf8(data, len);
+    if (text)
+        jsonw_bytes(j, name, data, len);
+    else
+        jsonw_base64(j, name, data, s->len);
+    jsonw_str(j, encoding_name, text ? "utf-8" : "base64");
+}
+
+static void json_usage(struct jsonw *j, const struct result *r)
+{
+    jsonw_ms(j, "wall_ms", r->wall_ns);
+    jsonw_ms(j, "cpu_user_ms", r->usage.cpu_user_ns);
+    jsonw_ms(j, "cpu_sys_ms", r->usage.cpu_sys_ns);
+    jsonw_uint(j, "peak_memory_bytes", r->usage.peak_memory_bytes);
+    jsonw_uint(j, "processes_peak", r->usage.processes_peak);
+    jsonw_uint(j, "oom_kills", r->usage.oom_kills);
+    jsonw_ms(j, "throttled_ms", r->usage.throttled_ns);
+}
+
+static void json_denials(struct jsonw *j, const struct backend_outcome *o)
+{
+    jsonw_open(j, "denials", '[');
+    for (size_t i = 0; o && i < o->n_denials; i++) {
+        const char *name = o->denials[i].nr >= 0 ? seccomp_call_name(o->denials[i].nr) : NULL;
+        jsonw_open(j, NULL, '{');
+        jsonw_str(j, "kind", "syscall");
+        jsonw_str(j, "target", name ? name : "unknown");
+        jsonw_str(j, "rule", "default");
+        jsonw_uint(j, "count", o->denials[i].count);
+        jsonw_close(j, '}');
+    }
+    jsonw_close(j, ']');
+}
+
+/* What stood around the guest. With no start there was no wall, and it says so. */
+static void json_enforcement(struct jsonw *j, const struct result *r)
+{
+    static const char *const namespaces[] = {"user_ns", "mount_ns", "pid_ns",   "net_ns",
+                                             "ipc_ns",  "uts_ns",   "cgroup_ns", "time_ns"};
+    const struct plan *p = r->plan;
+    const struct backend_outcome *o = r->outcome;
+    jsonw_open(j, "enforcement", '{');
+    jsonw_str(j, "backend", "native");
+    jsonw_str(j, "tier", !p ? NULL : p->tier == TIER_FULL ? "full" : "landlock");
+    jsonw_open(j, "layers", '{');
+    for (size_t i = 0; p && i < ARRAY_SIZE(namespaces); i++) {
+        bool on = p->tier == TIER_FULL;
+        if (str_eq(namespaces[i], "net_ns"))
+            on = on && !p->host_network;
+        if (str_eq(namespaces[i], "time_ns"))
+            on = on && p->time_ns;
+        jsonw_str(j, namespaces[i], on ? "on" : "off");
+    }
+    if (p) {
+        char landlock[32];
+        snprintf(landlock, sizeof(landlock), "on (abi %d)", p->landlock_abi);
+        jsonw_str(j, "seccomp", "on");
+        jsonw_str(j, "landlock", p->landlock_abi ? landlock : "off");
+        jsonw_str(j, "cgroup", o && o->cgroup[0] ? o->cgroup : "none");
+        jsonw_str(j, "no_new_privs", "on");
+        jsonw_str(j, "caps", "none");
+        jsonw_str(j, "denials", o && o->denials_unobserved ? "not observed" : "observed");
+        if (p->cgroups.kind == HOST_CGROUP_NONE)
+            jsonw_str(j, "limits", "memory sampled, cpu sampled, processes by rlimit");
+        else
+            jsonw_str(j, "limits", "by cgroup");
+        if (p->missing)
+            jsonw_str(j, "missing", p->missing);
+    }
+    jsonw_close(j, '}');
+    jsonw_close(j, '}');
+}
+
+void result_json(const struct result *r, struct buf *out)
+{
+    struct jsonw j = {.out = out};
+    jsonw_open(&j, NULL, '{');
+    jsonw_int(&j, "version", 1);
+    jsonw_str(&j, "verdict", result_verdict_name(r->verdict));
+    jsonw_int(&j, "exit_code", r->exit_code);
+    if (r->signal)
+        jsonw_int(&j, "signal", r->signal);
+    else
+        jsonw_null(&j, "signal");
+    jsonw_bool(&j, "timed_out", result_timed_out(r));
+    json_stream(&j, "stdout", "stdout_encoding", &r->out[0]);
+    json_stream(&j, "stderr", "stderr_encoding", &r->out[1]);
+    jsonw_bool(&j, "stdout_truncated", r->out[0].truncated);
+    jsonw_bool(&j, "stderr_truncated", r->out[1].truncated);
+    jsonw_uint(&j, "stdout_bytes", r->out[0].bytes);
+    jsonw_uint(&j, "stderr_bytes", r->out[1].bytes);
+    json_usage(&j, r);
+    if (r->limit_name) {
+        jsonw_open(&j, "limit", '{');
+        jsonw_str(&j, "name", r->limit_name);
+        jsonw_str(&j, "value", r->limit_value);
+        if (r->overshoot_bytes)
+            jsonw_uint(&j, "overshoot_bytes", r->overshoot_bytes);
+        jsonw_close(&j, '}');
+    } else {
+        jsonw_null(&j, "limit");
+    }
+    jsonw_str(&j, "error", r->error[0] ? r->error : NULL);
+    json_denials(&j, r->outcome);
+    json_enforcement(&j, r);
+    jsonw_open(&j, "changed_files", '[');
+    jsonw_close(&j, ']');
+    jsonw_null(&j, "diff");
+    jsonw_close(&j, '}');
+}

@@ -1,0 +1,86 @@
+/* The run path. Runs in the supervisor. */
+#include "run/run.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+static void run_on_done(void *data);
+
+/* The host refused the tier: remember why, and plan again with what is left. */
+static void run_note_refusal(struct run_job *job, const struct cordon_err *err)
+{
+    job->host.user_ns = false;
+    snprintf(job->host.user_ns_why, sizeof(job->host.user_ns_why), "%.40s: %.200s", err->stage,
+             err->message);
+    plan_free(job->plan);
+    job->plan = NULL;
+}
+
+static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *err)
+{
+    struct plan_request request = {.policy = job->policy,
+                                   .host = &job->host,
+                                   .argv = job->argv,
+                                   .files = job->files,
+                                   .n_files = job->n_files};
+    *ret_refused = false;
+    if (plan_make(&request, &job->plan, err) < 0)
+        return -1;
+    struct supervise_options options = job->options;
+    options.on_done = run_on_done;
+    options.data = job;
+    return supervise_start(&job->supervised, job->loop, &backend_native, job->plan, &options,
+                           ret_refused, err);
+}
+
+int run_start(struct run_job *job, struct cordon_err *err)
+{
+    bool refused;
+    int r = run_try(job, &refused, err);
+    if (r < 0 && refused) {
+        run_note_refusal(job, err);
+        r = run_try(job, &refused, err);
+    }
+    if (r < 0) {
+        memset(&job->result, 0, sizeof(job->result));
+        result_from_error(&job->result, err);
+        return -1;
+    }
+    job->running = true;
+    return 0;
+}
+
+static void run_on_done(void *data)
+{
+    struct run_job *job = data;
+    struct supervised *s = &job->supervised;
+    job->running = false;
+    if (s->outcome.end == BACKEND_SETUP_FAILED && s->outcome.host_refused && s->cause == CAUSE_NONE) {
+        struct cordon_err err = s->err;
+        supervise_free(s);
+        run_note_refusal(job, &err);
+        if (run_start(job, &err) == 0)
+            return;
+        s->err = err;
+    } else {
+        result_judge(&job->result, s, job->policy);
+    }
+    if (job->on_done)
+        job->on_done(job);
+}
+
+void run_cancel(struct run_job *job)
+{
+    if (job->running)
+        supervise_end(&job->supervised, CAUSE_CANCELLED);
+}
+
+void run_done(struct run_job *job)
+{
+    if (job->plan)
+        supervise_free(&job->supervised);
+    plan_free(job->plan);
+    job->plan = NULL;
+}

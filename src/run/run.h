@@ -1,0 +1,40 @@
+/* The one path that joins the stages: policy and host → plan → backend → supervise → result.
+ *
+ * A job runs on a loop that may carry many. When the host refuses the tier that was planned, a new
+ * plan for the weaker tier is made before anything of the guest has run; when no tier can honour the
+ * policy, the job fails closed. */
+#ifndef RUN_RUN_H
+#define RUN_RUN_H
+
+#include <cordon.h>
+
+#include "host/host.h"
+#include "plan/plan.h"
+#include "policy/policy.h"
+#include "run/result.h"
+#include "supervise/supervise.h"
+
+struct run_job {
+    struct loop *loop;
+    struct host host;           /* a copy: a refusal noted here does not outlive the job */
+    const struct policy *policy;
+    char *const *argv;
+    const struct plan_file *files;
+    size_t n_files;
+    struct supervise_options options;
+    struct plan *plan;
+    struct supervised supervised;
+    bool running;
+    struct result result; /* valid once done */
+    void (*on_done)(struct run_job *job);
+    void *data;
+};
+
+/* policy, argv, files and what options point to must outlive the job. on_done is called once, from the
+ * loop. Returns -1 (and does not call on_done) when the job never started; the result is then filled
+ * from the error. */
+int run_start(struct run_job *job, struct cordon_err *err);
+void run_cancel(struct run_job *job);
+void run_done(struct run_job *job);
+
+#endif

@@ -1,0 +1,148 @@
+/* Starts a guest, watches it, collects its end. Runs in the supervisor. */
+#include "supervise/supervise.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+uint64_t supervise_now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+void supervise_end(struct supervised *s, enum supervise_cause cause)
+{
+    if (s->finished || s->cause != CAUSE_NONE)
+        return;
+    s->cause = cause;
+    s->cause_ns = supervise_now_ns();
+    s->guest.backend->kill(&s->guest);
+}
+
+static void supervise_arm(struct supervised *s, uint64_t at)
+{
+    struct itimerspec t = {.it_value = {.tv_sec = (time_t)(at / 1000000000u),
+                                        .tv_nsec = (long)(at % 1000000000u)}};
+    timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+static void supervise_on_timer(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    struct supervised *s = w->data;
+    uint64_t n;
+    if (read(s->timer_fd, &n, sizeof(n)) < 0 && errno == EAGAIN)
+        return;
+    uint64_t at = supervise_watch_tick(s, supervise_now_ns());
+    if (!s->finished && at != UINT64_MAX)
+        supervise_arm(s, at);
+}
+
+/* The guest is gone: take the rest of its output, then everything it left in our hands. */
+static void supervise_on_gone(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    struct supervised *s = w->data;
+    loop_set(s->loop, &s->gone, 0);
+    loop_set(s->loop, &s->timer, 0);
+    supervise_watch_stop(s);
+    for (int i = 0; i < 2; i++) {
+        stream_out_drain(&s->out[i]);
+        loop_set(s->loop, &s->out[i].source, 0);
+    }
+    stream_in_done(&s->in);
+    s->guest.backend->finish(&s->guest, &s->outcome, &s->err);
+    s->finished = true;
+    if (s->outcome.ended_ns == 0)
+        s->outcome.ended_ns = s->cause_ns ? s->cause_ns : supervise_now_ns();
+    if (s->options.on_done)
+        s->options.on_done(s->options.data);
+}
+
+static void supervise_on_output(struct stream_out *o, const char *bytes, size_t len)
+{
+    struct supervised *s = o->owner;
+    s->options.on_output(s->options.data, o == &s->out[0] ? 1 : 2, bytes, len);
+}
+
+static void supervise_on_truncated(struct stream_out *o)
+{
+    struct supervised *s = o->owner;
+    if (s->plan->limits.kill_on_output)
+        supervise_end(s, CAUSE_OUTPUT);
+}
+
+static int supervise_streams(struct supervised *s)
+{
+    for (int i = 0; i < 2; i++) {
+        s->out[i].on_data = s->options.on_output ? supervise_on_output : NULL;
+        s->out[i].on_truncated = supervise_on_truncated;
+        s->out[i].owner = s;
+        if (stream_out_start(&s->out[i], s->loop, s->guest.stdio[i + 1], s->options.sinks[i],
+                             s->options.keep_output, s->plan->limits.max_output) < 0)
+            return -1;
+    }
+    return stream_in_start(&s->in, s->loop, &s->guest.stdio[0], s->options.stdin_fd,
+                           s->options.stdin_data, s->options.stdin_len);
+}
+
+static int supervise_watches(struct supervised *s, struct cordon_err *err)
+{
+    s->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    s->gone = (struct loop_watch){.fd = s->guest.event_fd, .fn = supervise_on_gone, .data = s};
+    s->timer = (struct loop_watch){.fd = s->timer_fd, .fn = supervise_on_timer, .data = s};
+    if (s->timer_fd < 0 || supervise_streams(s) < 0 || loop_set(s->loop, &s->gone, EPOLLIN) < 0 ||
+        loop_set(s->loop, &s->timer, EPOLLIN) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
+    if (supervise_watch_start(s, err) < 0)
+        return -1;
+    uint64_t at = supervise_watch_tick(s, s->begin_ns);
+    if (at != UINT64_MAX)
+        supervise_arm(s, at);
+    return 0;
+}
+
+int supervise_start(struct supervised *s, struct loop *loop, const struct backend *backend,
+                    const struct plan *plan, const struct supervise_options *options,
+                    bool *ret_host_refused, struct cordon_err *err)
+{
+    memset(s, 0, sizeof(*s));
+    s->loop = loop;
+    s->plan = plan;
+    s->options = *options;
+    s->timer_fd = -1;
+    s->begin_ns = supervise_now_ns();
+    if (backend->start(plan, &s->guest, ret_host_refused, err) < 0)
+        return -1;
+    if (supervise_watches(s, err) < 0) {
+        struct backend_outcome drop;
+        struct cordon_err drop_err;
+        backend->kill(&s->guest);
+        supervise_watch_stop(s);
+        loop_set(loop, &s->gone, 0);
+        loop_set(loop, &s->timer, 0);
+        for (int i = 0; i < 2; i++)
+            stream_out_done(&s->out[i]);
+        stream_in_done(&s->in);
+        backend->finish(&s->guest, &drop, &drop_err);
+        util_close(&s->timer_fd);
+        return -1;
+    }
+    return 0;
+}
+
+void supervise_free(struct supervised *s)
+{
+    for (int i = 0; i < 2; i++)
+        stream_out_done(&s->out[i]);
+    util_close(&s->timer_fd);
+}

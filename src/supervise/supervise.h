@@ -1,0 +1,86 @@
+/* One guest under watch: its streams, its limits, its end. Runs in the supervisor; many can share one
+ * loop. */
+#ifndef SUPERVISE_SUPERVISE_H
+#define SUPERVISE_SUPERVISE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cordon.h>
+
+#include "backend/backend.h"
+#include "base/loop.h"
+#include "supervise/sample.h"
+#include "supervise/stream.h"
+
+/* Why we ended the guest. The first cause wins. */
+enum supervise_cause {
+    CAUSE_NONE,
+    CAUSE_TIME,
+    CAUSE_CPU_TIME,
+    CAUSE_MEMORY,
+    CAUSE_OUTPUT,
+    CAUSE_DISK,
+    CAUSE_FILES,
+    CAUSE_CANCELLED,
+    CAUSE_STUCK, /* the wall was not up in time: our failure */
+};
+
+struct supervise_options {
+    int sinks[2];     /* where stdout and stderr are passed on live, -1: nowhere */
+    bool keep_output; /* keep it for the result */
+    int stdin_fd;     /* source of the guest's stdin, -1: none or stdin_data */
+    const char *stdin_data;
+    size_t stdin_len;
+    void (*on_output)(void *data, int stream, const char *bytes, size_t len); /* 1 or 2; may be NULL */
+    void (*on_done)(void *data);
+    void *data;
+};
+
+struct supervised {
+    struct loop *loop;
+    const struct plan *plan;
+    struct guest guest;
+    struct supervise_options options;
+    struct stream_out out[2];
+    struct stream_in in;
+    struct loop_watch gone, timer;
+    int timer_fd;
+    enum supervise_cause cause;
+    uint64_t begin_ns; /* when the start was asked for */
+    uint64_t cause_ns;
+
+    /* limits by looking */
+    struct sample_watch *sampler;
+    struct sample peak;
+    struct sample_duty duty;
+    struct sample_disk *disk_base; /* per writable host path */
+    int *disk_fds;
+    size_t n_disks;
+    uint64_t next_look_ns, next_disk_ns, disk_used, files_made;
+    uint64_t look_cpu_ns, processes_peak;
+    uint64_t last_memory, last_memory_ns;
+    bool finished;
+
+    /* how it ended, valid after on_done */
+    struct backend_outcome outcome;
+    struct cordon_err err;
+};
+
+/* On failure nothing runs and nothing is left. host_refused: another tier may work. */
+int supervise_start(struct supervised *s, struct loop *loop, const struct backend *backend,
+                    const struct plan *plan, const struct supervise_options *options,
+                    bool *ret_host_refused, struct cordon_err *err);
+/* Ends the guest for a reason of ours; the first reason stays. */
+void supervise_end(struct supervised *s, enum supervise_cause cause);
+void supervise_free(struct supervised *s);
+
+/* watch.c: what must be looked at while the guest runs. supervise_watch_tick() does what is due and
+ * returns when to be called again. */
+int supervise_watch_start(struct supervised *s, struct cordon_err *err);
+uint64_t supervise_watch_tick(struct supervised *s, uint64_t now);
+void supervise_watch_stop(struct supervised *s);
+
+uint64_t supervise_now_ns(void);
+
+#endif

@@ -1,0 +1,186 @@
+/* D11, D12: takes memory by one of many roads, a MiB at a time, and says how far it came.
+ *
+ * usage: memory KIND MIB [hold]
+ *   heap brk mmap shared stack memfd tmpfs shm sysv child pagetables pipes unixq thp
+ * A failed step prints its errno and exits 3, as a program that checks malloc would. */
+#include "guest.h"
+
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/socket.h>
+
+#define MIB (1024L * 1024L)
+
+static long taken;
+
+static void fail(const char *what)
+{
+    say(what, "%s", errname(errno));
+    say("taken_mib", "%ld", taken);
+    exit(3);
+}
+
+static void *map(long mib, int flags)
+{
+    char *p = mmap(NULL, (size_t) (mib * MIB), PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        fail("mmap");
+    return p;
+}
+
+static void touch(char *p, long mib)
+{
+    for (long i = 0; i < mib; i++, taken++)
+        memset(p + i * MIB, (int) (i & 0x7f) + 1, MIB);
+}
+
+__attribute__((noinline)) static long deep(long left)
+{
+    volatile char frame[64 * 1024];
+    memset((void *) frame, 1, sizeof(frame));
+    if (left % 16 == 0)
+        taken++;
+    return left ? deep(left - 1) + frame[left & 0xff] : 0;
+}
+
+static void fill_file(const char *path, int fd, long mib)
+{
+    if (fd < 0)
+        fail(path);
+    char *block = malloc(MIB);
+    if (!block)
+        fail("malloc");
+    memset(block, 'm', MIB);
+    for (long i = 0; i < mib; i++, taken++)
+        if (write(fd, block, MIB) != MIB)
+            fail("write");
+}
+
+static void fill_sysv(long mib)
+{
+    int id = shmget(IPC_PRIVATE, (size_t) (mib * MIB), IPC_CREAT | 0600);
+    if (id < 0)
+        fail("shmget");
+    char *p = shmat(id, NULL, 0);
+    if (p == (void *) -1)
+        fail("shmat");
+    touch(p, mib);
+}
+
+/* One page per 2 MiB costs a page of page table each: memory that no process's RSS shows. */
+static void fill_pagetables(long mib)
+{
+    long pages = mib * MIB / 4096;
+    for (long i = 0; i < pages; i += 512) {
+        char *p = mmap(NULL, 512 * 2 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED)
+            fail("mmap");
+        madvise(p, 512 * 2 * MIB, MADV_NOHUGEPAGE);
+        for (long j = 0; j < 512; j++)
+            (void) *(volatile char *) (p + j * 2 * MIB);
+        taken = i * 4096 / MIB;
+    }
+}
+
+static void fill_pipes(long mib)
+{
+    char block[65536];
+    memset(block, 'p', sizeof(block));
+    for (long i = 0; i < mib; i++, taken++) {
+        int p[2];
+        if (pipe2(p, O_NONBLOCK) < 0)
+            fail("pipe");
+        fcntl(p[1], F_SETPIPE_SZ, MIB);
+        while (write(p[1], block, sizeof(block)) > 0)
+            ;
+    }
+}
+
+static void fill_unix(long mib)
+{
+    char block[32768];
+    memset(block, 'u', sizeof(block));
+    for (long bytes = 0; bytes < mib * MIB;) {
+        int s[2];
+        if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, s) < 0)
+            fail("socketpair");
+        int big = 16 * MIB;
+        setsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &big, sizeof(big));
+        ssize_t n;
+        while ((n = write(s[0], block, sizeof(block))) > 0)
+            bytes += n;
+        taken = bytes / MIB;
+    }
+}
+
+static void fill_children(long mib)
+{
+    for (int i = 0; i < 4; i++) {
+        if (fork() == 0) {
+            touch(map(mib / 4, MAP_PRIVATE), mib / 4);
+            sleep_ms(1000);
+            _exit(0);
+        }
+    }
+    int status, bad = 0;
+    while (wait(&status) > 0)
+        bad |= status;
+    taken = mib;
+    if (bad) {
+        say("child", "killed");
+        exit(4);
+    }
+}
+
+static void take(const char *kind, long mib)
+{
+    if (!strcmp(kind, "heap")) {
+        for (long i = 0; i < mib; i++, taken++) {
+            char *p = malloc(MIB);
+            if (!p)
+                fail("malloc");
+            memset(p, 1, MIB);
+        }
+    } else if (!strcmp(kind, "brk")) {
+        for (long i = 0; i < mib; i++, taken++) {
+            char *p = sbrk(MIB);
+            if (p == (void *) -1)
+                fail("sbrk");
+            memset(p, 1, MIB);
+        }
+    } else if (!strcmp(kind, "shared")) {
+        touch(map(mib, MAP_SHARED), mib);
+    } else if (!strcmp(kind, "stack")) {
+        deep(mib * 16);
+    } else if (!strcmp(kind, "memfd")) {
+        fill_file("memfd", (int) syscall(SYS_memfd_create, "m", 0), mib);
+    } else if (!strcmp(kind, "tmpfs")) {
+        fill_file("/tmp/fill", open("/tmp/fill", O_CREAT | O_WRONLY, 0600), mib);
+    } else if (!strcmp(kind, "shm")) {
+        fill_file("/dev/shm/fill", open("/dev/shm/fill", O_CREAT | O_WRONLY, 0600), mib);
+    } else if (!strcmp(kind, "sysv")) {
+        fill_sysv(mib);
+    } else if (!strcmp(kind, "child")) {
+        fill_children(mib);
+    } else if (!strcmp(kind, "pagetables")) {
+        fill_pagetables(mib);
+    } else if (!strcmp(kind, "pipes")) {
+        fill_pipes(mib);
+    } else if (!strcmp(kind, "unixq")) {
+        fill_unix(mib);
+    } else {
+        touch(map(mib, MAP_PRIVATE), mib);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    guest_deadline(60);
+    say("taking", "%s", arg(argc, argv, 1, "mmap"));
+    take(arg(argc, argv, 1, "mmap"), argn(argc, argv, 2, 64));
+    say("taken_mib", "%ld", taken);
+    if (argc > 3)
+        sleep_ms(argn(argc, argv, 3, 300));
+    return 0;
+}
