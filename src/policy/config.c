@@ -1,5 +1,5 @@
 /* Tables of cordon.toml. Pure: works on text, opens nothing (discover.c does). */
-#include "policy/config.h"
+#include "policy/config_internal.h"
 
 #include "base/err.h"
 #include "base/util.h"
@@ -7,11 +7,6 @@
 #include "policy/merge.h"
 #include "policy/nodevalue.h"
 #include "policy/toml.h"
-
-struct reader {
-    struct value_ctx ctx;
-    struct config *config;
-};
 
 static void scope_done(struct scope *scope)
 {
@@ -64,7 +59,7 @@ static const struct assign *scope_find(const struct scope *scope, enum field_id 
     return NULL;
 }
 
-static int contradiction(struct reader *r, const struct assign *a, const char *a_says,
+static int contradiction(struct config_reader *r, const struct assign *a, const char *a_says,
                          const struct assign *b)
 {
     const struct origin *at = &a->value.origin, *other = &b->value.origin;
@@ -83,7 +78,7 @@ static bool grants(const struct assign *a)
     return a->value.num != 0;
 }
 
-static int check_contradictions(struct reader *r, const struct scope *scope)
+static int check_contradictions(struct config_reader *r, const struct scope *scope)
 {
     static const struct {
         enum field_id denier;
@@ -121,7 +116,7 @@ static int check_contradictions(struct reader *r, const struct scope *scope)
     return 0;
 }
 
-static int check_broad(struct reader *r, const struct scope *scope)
+static int check_broad(struct config_reader *r, const struct scope *scope)
 {
     static const enum field_id lists[] = {FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,
                                           FIELD_ALLOW_PATTERNS};
@@ -138,7 +133,7 @@ static int check_broad(struct reader *r, const struct scope *scope)
     return 0;
 }
 
-static int scope_add(struct reader *r, struct scope *scope, enum field_id id,
+int config_scope_add(struct config_reader *r, struct scope *scope, enum field_id id,
                      const struct toml_node *node)
 {
     const struct assign *twice = scope_find(scope, id);
@@ -171,7 +166,7 @@ static enum field_id key_find(enum field_table table, const char *key)
     return id;
 }
 
-static int unknown_key(struct reader *r, const struct toml_node *node, const char *table,
+int config_unknown_key(struct config_reader *r, const struct toml_node *node, const char *table,
                        const struct fields_near *near, const char *elsewhere)
 {
     if (elsewhere)
@@ -186,8 +181,8 @@ static int unknown_key(struct reader *r, const struct toml_node *node, const cha
                            table);
 }
 
-static int unknown_field(struct reader *r, const struct toml_node *node, enum field_table table,
-                         const char *shown, bool is_profile)
+static int unknown_field(struct config_reader *r, const struct toml_node *node,
+                         enum field_table table, const char *shown, bool is_profile)
 {
     struct fields_near near = fields_near_start(node->key);
     for (size_t id = 0; id < FIELD_COUNT_; id++) {
@@ -197,11 +192,12 @@ static int unknown_field(struct reader *r, const struct toml_node *node, enum fi
     if (is_profile)
         fields_near_try(&near, "inherits");
     enum field_id id = fields_by_any_key(node->key);
-    return unknown_key(r, node, shown, &near,
-                       id < FIELD_COUNT_ ? fields_table_name(policy_fields[id].table) : NULL);
+    return config_unknown_key(r, node, shown, &near,
+                              id < FIELD_COUNT_ ? fields_table_name(policy_fields[id].table)
+                                                : NULL);
 }
 
-static int expect_table(struct reader *r, const struct toml_node *node)
+int config_expect_table(struct config_reader *r, const struct toml_node *node)
 {
     if (node->type == TOML_TABLE)
         return 0;
@@ -210,20 +206,20 @@ static int expect_table(struct reader *r, const struct toml_node *node)
 }
 
 /* One of the two sub-tables. */
-static int read_subtable(struct reader *r, struct scope *scope, const struct toml_node *table,
-                         enum field_table kind)
+static int read_subtable(struct config_reader *r, struct scope *scope,
+                         const struct toml_node *table, enum field_table kind)
 {
     for (const struct toml_node *n = toml_first(table); n; n = n->next) {
         enum field_id id = key_find(kind, n->key);
         if (id == FIELD_COUNT_)
             return unknown_field(r, n, kind, fields_table_name(kind), false);
-        if (scope_add(r, scope, id, n) < 0)
+        if (config_scope_add(r, scope, id, n) < 0)
             return -1;
     }
     return 0;
 }
 
-static int read_inherits(struct reader *r, struct config_profile *profile,
+static int read_inherits(struct config_reader *r, struct config_profile *profile,
                          const struct toml_node *node)
 {
     const char *name = toml_cstr(node);
@@ -236,10 +232,10 @@ static int read_inherits(struct reader *r, struct config_profile *profile,
     return profile->inherits ? 0 : err_nomem(r->ctx.err, "policy");
 }
 
-static int read_profiles(struct reader *r, const struct toml_node *table);
+static int read_profiles(struct config_reader *r, const struct toml_node *table);
 
 /* [sandbox] (profile NULL) or a profile: keys of all tables, the sub-tables, inherits, profiles. */
-static int read_scope(struct reader *r, struct scope *scope, const struct toml_node *table,
+static int read_scope(struct config_reader *r, struct scope *scope, const struct toml_node *table,
                       struct config_profile *profile, const char *shown)
 {
     for (const struct toml_node *n = toml_first(table); n; n = n->next) {
@@ -256,14 +252,14 @@ static int read_scope(struct reader *r, struct scope *scope, const struct toml_n
         else if (id == FIELD_COUNT_ || strchr(n->key, '.'))
             result = unknown_field(r, n, TABLE_SANDBOX, shown, profile != NULL);
         else
-            result = scope_add(r, scope, id, n);
+            result = config_scope_add(r, scope, id, n);
         if (result < 0)
             return -1;
     }
     return check_contradictions(r, scope) < 0 || check_broad(r, scope) < 0 ? -1 : 0;
 }
 
-static bool is_name(const struct toml_node *node)
+bool config_is_name(const struct toml_node *node)
 {
     return node->key_len > 0 && node->key_len < 64 &&
            strspn(node->key,
@@ -271,19 +267,19 @@ static bool is_name(const struct toml_node *node)
                node->key_len;
 }
 
-static int read_profiles(struct reader *r, const struct toml_node *table)
+static int read_profiles(struct config_reader *r, const struct toml_node *table)
 {
     struct config *c = r->config;
-    if (expect_table(r, table) < 0)
+    if (config_expect_table(r, table) < 0)
         return -1;
     c->profiles = calloc(table->u.children.count + 1, sizeof(*c->profiles));
     if (!c->profiles)
         return err_nomem(r->ctx.err, "policy");
     for (const struct toml_node *n = toml_first(table); n; n = n->next) {
         char shown[96];
-        if (expect_table(r, n) < 0)
+        if (config_expect_table(r, n) < 0)
             return -1;
-        if (!is_name(n))
+        if (!config_is_name(n))
             return nodevalue_error(&r->ctx, n->key_pos, "'%.64s' is not a name for a profile",
                                    n->key);
         snprintf(shown, sizeof(shown), "sandbox.profiles.%s", n->key);
@@ -300,166 +296,10 @@ static int read_profiles(struct reader *r, const struct toml_node *table)
     return 0;
 }
 
-/* ---- [test] -----------------------------------------------------------------------------------
- */
-
-static int read_test_sandbox(struct reader *r, const struct toml_node *node)
-{
-    if (node->type == TOML_BOOL && node->u.boolean)
-        return 0;
-    if (node->type == TOML_BOOL)
-        return nodevalue_error(
-            &r->ctx, node->pos,
-            "sandbox = false is refused: tests always run inside; name a profile "
-            "that gives them what they need");
-    const char *name = toml_cstr(node);
-    if (!name)
-        return nodevalue_error(&r->ctx, node->pos,
-                               "sandbox must be true or the name of a profile, "
-                               "not %s",
-                               toml_type_name(node->type));
-    r->config->test_line = node->pos.line;
-    r->config->test_column = node->pos.column;
-    r->config->test_profile = strdup(name);
-    return r->config->test_profile ? 0 : err_nomem(r->ctx.err, "policy");
-}
-
-/* A command as text is a shell's business, as an array it is an argument vector. */
-static int read_test_command(struct reader *r, const struct toml_node *node)
-{
-    const char *text = toml_cstr(node);
-    char ***command = &r->config->test_command;
-    if (text) {
-        *command = calloc(4, sizeof(**command));
-        if (!*command || !((*command)[0] = strdup("sh")) || !((*command)[1] = strdup("-c")) ||
-            !((*command)[2] = strdup(text)))
-            return err_nomem(r->ctx.err, "policy");
-    } else if (nodevalue_strings(&r->ctx, node, false, command) < 0) {
-        return -1;
-    }
-    if (!(*command)[0] || (text && !*text) || !(*command)[0][0])
-        return nodevalue_error(&r->ctx, node->pos, "command is empty");
-    return 0;
-}
-
-static int read_test(struct reader *r, const struct toml_node *table)
-{
-    static const char *const keys[] = {"sandbox", "sandbox_time_limit", "sandbox_memory_limit",
-                                       "command"};
-    if (expect_table(r, table) < 0)
-        return -1;
-    for (const struct toml_node *n = toml_first(table); n; n = n->next) {
-        int result;
-        if (str_eq(n->key, keys[0])) {
-            result = read_test_sandbox(r, n);
-        } else if (str_eq(n->key, keys[1])) {
-            result = scope_add(r, &r->config->test, FIELD_TIME_LIMIT, n);
-        } else if (str_eq(n->key, keys[2])) {
-            result = scope_add(r, &r->config->test, FIELD_MEMORY_LIMIT, n);
-        } else if (str_eq(n->key, keys[3])) {
-            result = read_test_command(r, n);
-        } else {
-            struct fields_near near = fields_near_start(n->key);
-            for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-                fields_near_try(&near, keys[i]);
-            result = unknown_key(r, n, "test", &near, NULL);
-        }
-        if (result < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* ---- [languages.NAME] -------------------------------------------------------------------------
- */
-
-static int read_language_env(struct reader *r, struct policy_language *language,
-                             const struct toml_node *node)
-{
-    struct assign a;
-    if (nodevalue_read(&r->ctx, FIELD_ENV, node, &a) < 0)
-        return -1;
-    int result = 0;
-    language->env = calloc(a.value.n_items + 1, sizeof(*language->env));
-    for (size_t i = 0; language->env && i < a.value.n_items; i++) {
-        if (asprintf(&language->env[i], "%s=%s", a.value.items[i].text, a.value.items[i].extra) <
-            0) {
-            language->env[i] = NULL;
-            result = err_nomem(r->ctx.err, "policy");
-            break;
-        }
-    }
-    if (!language->env)
-        result = err_nomem(r->ctx.err, "policy");
-    assign_done(&a);
-    return result;
-}
-
-static int read_language(struct reader *r, struct policy_language *language,
-                         const struct toml_node *table)
-{
-    struct {
-        const char *key;
-        char ***list;
-        bool split;
-    } lists[] = {{"suffixes", &language->suffixes, false},
-                 {"aliases", &language->aliases, false},
-                 {"compile", &language->compile, true},
-                 {"run", &language->run, true},
-                 {"version", &language->version, true}};
-
-    for (const struct toml_node *n = toml_first(table); n; n = n->next) {
-        struct fields_near near = fields_near_start(n->key);
-        size_t i = 0;
-        for (; i < ARRAY_SIZE(lists) && !str_eq(n->key, lists[i].key); i++)
-            fields_near_try(&near, lists[i].key);
-        if (str_eq(n->key, "env")) {
-            if (read_language_env(r, language, n) < 0)
-                return -1;
-        } else if (i == ARRAY_SIZE(lists)) {
-            fields_near_try(&near, "env");
-            return unknown_key(r, n, "languages", &near, NULL);
-        } else if (nodevalue_strings(&r->ctx, n, lists[i].split, lists[i].list) < 0) {
-            return -1;
-        }
-    }
-    if (!language->run || !language->run[0])
-        return nodevalue_error(&r->ctx, table->pos, "language '%s' has no run command",
-                               language->name);
-    return 0;
-}
-
-static int read_languages(struct reader *r, const struct toml_node *table)
-{
-    struct config *c = r->config;
-    if (expect_table(r, table) < 0)
-        return -1;
-    c->languages = calloc(table->u.children.count + 1, sizeof(*c->languages));
-    if (!c->languages)
-        return err_nomem(r->ctx.err, "policy");
-    for (const struct toml_node *n = toml_first(table); n; n = n->next) {
-        if (expect_table(r, n) < 0)
-            return -1;
-        if (!is_name(n))
-            return nodevalue_error(&r->ctx, n->key_pos, "'%.64s' is not a name for a language",
-                                   n->key);
-        struct policy_language *l = &c->languages[c->n_languages++];
-        struct origin origin = r->ctx.origin;
-        origin.line = n->pos.line;
-        origin.column = n->pos.column;
-        l->name = strdup(n->key);
-        if (!l->name || policy_origin_copy(&origin, &l->origin) < 0)
-            return err_nomem(r->ctx.err, "policy");
-        if (read_language(r, l, n) < 0)
-            return -1;
-    }
-    return 0;
-}
-
 /* ---- the file ---------------------------------------------------------------------------------
  */
 
-static int unknown_table(struct reader *r, const struct toml_node *node)
+static int unknown_table(struct config_reader *r, const struct toml_node *node)
 {
     struct fields_near near = fields_near_start(node->key);
     fields_near_try(&near, "sandbox");
@@ -477,18 +317,18 @@ static int unknown_table(struct reader *r, const struct toml_node *node)
     return nodevalue_error(&r->ctx, node->key_pos, "unknown table or key '%.100s'", node->key);
 }
 
-static int read_root(struct reader *r, const struct toml_node *root)
+static int read_root(struct config_reader *r, const struct toml_node *root)
 {
     for (const struct toml_node *n = toml_first(root); n; n = n->next) {
         int result;
         if (str_eq(n->key, "sandbox")) {
-            result = expect_table(r, n);
+            result = config_expect_table(r, n);
             if (result == 0)
                 result = read_scope(r, &r->config->sandbox, n, NULL, "sandbox");
         } else if (str_eq(n->key, "test")) {
-            result = read_test(r, n);
+            result = config_read_test(r, n);
         } else if (str_eq(n->key, "languages")) {
-            result = read_languages(r, n);
+            result = config_read_languages(r, n);
         } else {
             result = unknown_table(r, n);
         }
@@ -517,13 +357,13 @@ int config_parse(const struct config_source *from, const char *text, size_t len,
     }
     c->source = from->source;
 
-    struct reader r = {.config = c,
-                       .ctx = {.where = c->name,
-                               .code = CORDON_ERR_CONFIG,
-                               .base = base,
-                               .environ = from->environ,
-                               .origin = {.name = c->name, .source = from->source},
-                               .err = err}};
+    struct config_reader r = {.config = c,
+                              .ctx = {.where = c->name,
+                                      .code = CORDON_ERR_CONFIG,
+                                      .base = base,
+                                      .environ = from->environ,
+                                      .origin = {.name = c->name, .source = from->source},
+                                      .err = err}};
     struct toml_doc *doc = NULL;
     int result = toml_parse(c->name, text, len, &doc, err);
     if (result == 0)

@@ -12,15 +12,15 @@
 #include "policy/levels.h"
 #include "policy/merge.h"
 #include "policy/nodevalue.h"
+#include "policy/resolve.h"
 
-enum { PROJECT, USER, N_FILES }; /* strongest first */
 enum { INHERITS_MAX = 32 };
 
 struct resolver {
     const struct policy_input *in;
     struct merge merge;
     const char *cwd;
-    struct config *files[N_FILES]; /* NULL where there is none */
+    struct config *files[RESOLVE_N_FILES]; /* NULL where there is none */
     struct cordon_err *err;
 };
 
@@ -181,17 +181,18 @@ static int apply_settings(struct resolver *r)
 /* ---- files ------------------------------------------------------------------------------------
  */
 
-static int load_files(struct resolver *r)
+int resolve_load_files(const struct policy_input *input, const char *cwd,
+                       struct config *files[static RESOLVE_N_FILES], struct cordon_err *err)
 {
-    struct discover_where where = {r->cwd, r->in->environ};
-    const char *named = r->in->config_file;
+    struct discover_where where = {cwd, input->environ};
+    const char *named = input->config_file;
     if (!named)
-        named = value_env(r->in->environ, "CORDON_CONFIG", strlen("CORDON_CONFIG"));
-    if (!r->in->no_discovery && discover_user(&where, &r->files[USER], r->err) < 0)
+        named = value_env(input->environ, "CORDON_CONFIG", strlen("CORDON_CONFIG"));
+    if (!input->no_discovery && discover_user(&where, &files[RESOLVE_USER], err) < 0)
         return -1;
     if (named)
-        return discover_named(&where, named, &r->files[PROJECT], r->err);
-    return r->in->no_discovery ? 0 : discover_project(&where, &r->files[PROJECT], r->err);
+        return discover_named(&where, named, &files[RESOLVE_PROJECT], err);
+    return input->no_discovery ? 0 : discover_project(&where, &files[RESOLVE_PROJECT], err);
 }
 
 /* Moves the settings out of the scope. */
@@ -207,7 +208,7 @@ static int apply_scope(struct resolver *r, struct scope *scope)
 
 static int apply_sandbox_tables(struct resolver *r)
 {
-    for (size_t f = N_FILES; f-- > 0;) {
+    for (size_t f = RESOLVE_N_FILES; f-- > 0;) {
         if (r->files[f] && apply_scope(r, &r->files[f]->sandbox) < 0)
             return -1;
     }
@@ -217,7 +218,7 @@ static int apply_sandbox_tables(struct resolver *r)
 /* ---- profiles ---------------------------------------------------------------------------------
  */
 
-/* Where a name leads: a profile of files[file], or a level when file is N_FILES. */
+/* Where a name leads: a profile of files[file], or a level when file is RESOLVE_N_FILES. */
 struct profile_ref {
     size_t file;
     struct config_profile *profile;
@@ -227,14 +228,14 @@ struct profile_ref {
 static bool find_profile(const struct resolver *r, const char *name, size_t from,
                          struct profile_ref *ret)
 {
-    for (size_t f = from; f < N_FILES; f++) {
+    for (size_t f = from; f < RESOLVE_N_FILES; f++) {
         struct config_profile *p = config_find_profile(r->files[f], name);
         if (p) {
             *ret = (struct profile_ref){.file = f, .profile = p};
             return true;
         }
     }
-    *ret = (struct profile_ref){.file = N_FILES, .level = levels_find(name)};
+    *ret = (struct profile_ref){.file = RESOLVE_N_FILES, .level = levels_find(name)};
     return ret->level != NULL;
 }
 
@@ -251,7 +252,7 @@ static int unknown_profile(struct resolver *r, const char *where, const char *na
     struct fields_near near = fields_near_start(name);
     for (size_t i = 0; levels_at(i); i++)
         fields_near_try(&near, levels_at(i)->name);
-    for (size_t f = 0; f < N_FILES; f++) {
+    for (size_t f = 0; f < RESOLVE_N_FILES; f++) {
         for (size_t i = 0; r->files[f] && i < r->files[f]->n_profiles; i++)
             fields_near_try(&near, r->files[f]->profiles[i].name);
     }
@@ -284,7 +285,7 @@ static int check_ancestry(struct resolver *r, size_t file, struct config_profile
 /* Names in files are checked whether they are used or not. */
 static int check_names(struct resolver *r)
 {
-    for (size_t f = 0; f < N_FILES; f++) {
+    for (size_t f = 0; f < RESOLVE_N_FILES; f++) {
         const struct config *c = r->files[f];
         struct profile_ref ref;
         for (size_t i = 0; c && i < c->n_profiles; i++) {
@@ -310,7 +311,9 @@ static int apply_ref(struct resolver *r, const struct profile_ref *ref)
         return -1;
     /* What the user's own profile of this name denies stays denied when a project replaces it. */
     const struct config_profile *hidden =
-        ref->file == PROJECT ? config_find_profile(r->files[USER], ref->profile->name) : NULL;
+        ref->file == RESOLVE_PROJECT
+            ? config_find_profile(r->files[RESOLVE_USER], ref->profile->name)
+            : NULL;
     for (size_t i = 0; hidden && i < hidden->scope.n_items; i++)
         merge_note_denial(&r->merge, &hidden->scope.items[i]);
     return apply_scope(r, &ref->profile->scope);
@@ -321,7 +324,7 @@ static const char *chosen_profile(const struct resolver *r)
     if (r->in->profile)
         return r->in->profile;
     const char *name = value_env(r->in->environ, "CORDON_PROFILE", strlen("CORDON_PROFILE"));
-    for (size_t f = 0; !name && r->in->test && f < N_FILES; f++)
+    for (size_t f = 0; !name && r->in->test && f < RESOLVE_N_FILES; f++)
         name = r->files[f] ? r->files[f]->test_profile : NULL;
     return name;
 }
@@ -342,7 +345,7 @@ static int apply_profile(struct resolver *r)
 
 static int apply_test(struct resolver *r)
 {
-    for (size_t f = N_FILES; r->in->test && f-- > 0;) {
+    for (size_t f = RESOLVE_N_FILES; r->in->test && f-- > 0;) {
         if (r->files[f] && apply_scope(r, &r->files[f]->test) < 0)
             return -1;
     }
@@ -372,11 +375,11 @@ static int take_rest(struct resolver *r)
 {
     struct policy *p = r->merge.policy;
     size_t n = 0;
-    for (size_t f = 0; f < N_FILES; f++)
+    for (size_t f = 0; f < RESOLVE_N_FILES; f++)
         n += r->files[f] ? r->files[f]->n_languages : 0;
     if (n > 0 && !(p->languages = calloc(n, sizeof(*p->languages))))
         return err_nomem(r->err, "policy");
-    for (size_t f = N_FILES; f-- > 0;) {
+    for (size_t f = RESOLVE_N_FILES; f-- > 0;) {
         struct config *c = r->files[f];
         if (!c)
             continue;
@@ -385,14 +388,14 @@ static int take_rest(struct resolver *r)
             nodevalue_strings_free(p->test_command);
             p->test_command = TAKE_PTR(c->test_command);
         }
-        *(f == PROJECT ? &p->config_file : &p->user_file) = TAKE_PTR(c->path);
+        *(f == RESOLVE_PROJECT ? &p->config_file : &p->user_file) = TAKE_PTR(c->path);
     }
     return 0;
 }
 
 static int resolve(struct resolver *r)
 {
-    if (load_files(r) < 0 || check_names(r) < 0)
+    if (resolve_load_files(r->in, r->cwd, r->files, r->err) < 0 || check_names(r) < 0)
         return -1;
     if (apply_base(r) < 0 || apply_level(r, levels_find("standard")) < 0 ||
         apply_sandbox_tables(r) < 0 || apply_profile(r) < 0 || apply_test(r) < 0 ||
@@ -414,7 +417,7 @@ int policy_resolve(const struct policy_input *input, struct policy **ret_policy,
     struct resolver r = {.in = input, .cwd = input->cwd ? input->cwd : own_cwd, .err = err};
     r.merge.policy = calloc(1, sizeof(*r.merge.policy));
     int result = r.merge.policy ? resolve(&r) : err_nomem(err, "policy");
-    for (size_t f = 0; f < N_FILES; f++)
+    for (size_t f = 0; f < RESOLVE_N_FILES; f++)
         config_free(r.files[f]);
     if (result < 0) {
         policy_free(r.merge.policy);

@@ -1,0 +1,337 @@
+/* Answers by the rules of a policy. Pure; mirrors what the plan mounts and what the broker checks.
+ */
+#include "policy/why.h"
+
+#include <fnmatch.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "policy/netrule.h"
+#include "policy/show.h"
+#include "policy/value.h"
+
+static void answer(struct why *why, bool allowed, const char *rule)
+{
+    *why = (struct why){.allowed = allowed};
+    snprintf(why->rule, sizeof(why->rule), "%s", rule);
+}
+
+static void answer_item(struct why *why, bool allowed, enum field_id id,
+                        const struct policy_item *item)
+{
+    *why = (struct why){.allowed = allowed};
+    snprintf(why->rule, sizeof(why->rule), "%s = %s", policy_shown_key(id), item->written);
+    policy_origin_text(&item->origin, why->origin, sizeof(why->origin));
+}
+
+static void answer_value(struct why *why, bool allowed, enum field_id id,
+                         const struct policy_value *v)
+{
+    *why = (struct why){.allowed = allowed};
+    snprintf(why->rule, sizeof(why->rule), "%s = %s", policy_shown_key(id), v->written);
+    policy_origin_text(&v->origin, why->origin, sizeof(why->origin));
+}
+
+/* ---- paths ------------------------------------------------------------------------------------
+ */
+
+static bool is_below(const char *path, const char *folder)
+{
+    size_t len = strlen(folder);
+    if (str_eq(folder, "/"))
+        return true;
+    return strncmp(path, folder, len) == 0 && (path[len] == '\0' || path[len] == '/');
+}
+
+static bool is_below_any(const char *path, const char *const *folders, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (is_below(path, folders[i]))
+            return true;
+    }
+    return false;
+}
+
+/* The grant that shows a path: the deepest one. */
+struct shown {
+    enum field_id id;
+    const struct policy_item *item; /* NULL for the workspace */
+    const char *source;             /* on the host */
+    const char *target;             /* in the guest */
+    bool writable;
+};
+
+static void consider(struct shown *best, const struct shown *one, const char *path)
+{
+    if (!is_below(path, one->target))
+        return;
+    size_t have = best->target ? strlen(best->target) : 0;
+    if (!best->target || strlen(one->target) > have ||
+        (strlen(one->target) == have && one->writable))
+        *best = *one;
+}
+
+static struct shown find_grant(const struct policy *p, const char *path)
+{
+    static const enum field_id lists[] = {FIELD_ALLOW_READ, FIELD_ALLOW_WRITE, FIELD_MOUNTS};
+    struct shown best = {0};
+    for (size_t l = 0; l < ARRAY_SIZE(lists); l++) {
+        const struct policy_value *v = policy_value(p, lists[l]);
+        bool mounts = lists[l] == FIELD_MOUNTS;
+        if (!mounts && policy_bool(p, FIELD_VIRTUAL_FS))
+            continue;
+        for (size_t i = 0; i < v->n_items; i++) {
+            const struct policy_item *item = &v->items[i];
+            struct shown one = {lists[l], item, item->text, mounts ? item->extra : item->text,
+                                mounts ? item->num != 0 : lists[l] == FIELD_ALLOW_WRITE};
+            if (mounts || !str_eq(item->text, "/tmp")) /* /tmp means the private one */
+                consider(&best, &one, path);
+        }
+    }
+    const struct policy_value *w = policy_value(p, FIELD_WORKSPACE);
+    if (w->set && w->num != WORKSPACE_NONE) {
+        struct shown one = {FIELD_WORKSPACE, NULL, w->text, "/workspace", w->num != WORKSPACE_RO};
+        consider(&best, &one, path);
+    }
+    return best;
+}
+
+/* The pattern matches the path or a folder above it. */
+static bool pattern_covers(const char *pattern, const char *path)
+{
+    char folder[4096], part[4096];
+    if (strlen(pattern) >= sizeof(folder) || strlen(path) >= sizeof(part))
+        return true; /* too long to tell: covered */
+    strcpy(folder, pattern);
+    size_t len = strlen(folder);
+    if (len > 3 && str_eq(folder + len - 3, "/**"))
+        folder[len - 3] = '\0';
+    for (size_t end = 1;; end++) {
+        if (path[end] != '/' && path[end] != '\0')
+            continue;
+        memcpy(part, path, end);
+        part[end] = '\0';
+        if (fnmatch(folder, part, FNM_PATHNAME) == 0)
+            return true;
+        if (!path[end])
+            return false;
+    }
+}
+
+static const struct policy_item *find_denial(const struct policy *p, const struct shown *shown,
+                                             const char *path)
+{
+    const struct policy_value *v = policy_value(p, FIELD_DENY_PATTERNS);
+    char host[4096];
+    const char *rest = path + strlen(shown->target);
+    int n = snprintf(host, sizeof(host), "%s%s%s", str_eq(shown->source, "/") ? "" : shown->source,
+                     *rest && *rest != '/' ? "/" : "", rest);
+    for (size_t i = 0; i < v->n_items; i++) {
+        if (n < 0 || (size_t)n >= sizeof(host) || pattern_covers(v->items[i].text, host))
+            return &v->items[i];
+    }
+    return NULL;
+}
+
+static void why_granted(const struct policy *p, const struct shown *shown, const char *path,
+                        bool write, struct why *ret)
+{
+    const struct policy_item *denial = find_denial(p, shown, path);
+    bool allowed = !write || shown->writable;
+    if (denial)
+        answer_item(ret, false, FIELD_DENY_PATTERNS, denial);
+    else if (shown->item)
+        answer_item(ret, allowed, shown->id, shown->item);
+    else
+        answer_value(ret, allowed, shown->id, policy_value(p, shown->id));
+}
+
+/* What every guest has, whatever the policy grants. */
+static void why_built_in(const struct policy *p, const char *path, bool write, struct why *ret)
+{
+    static const char *const scratch[] = {"/tmp", "/home/sandbox", "/dev/shm"};
+    static const char *const runtime[] = {"/usr",   "/bin",   "/sbin",  "/lib",
+                                          "/lib32", "/lib64", "/libx32"};
+    static const char *const etc[] = {"/etc/passwd",      "/etc/group",        "/etc/hosts",
+                                      "/etc/hostname",    "/etc/resolv.conf",  "/etc/nsswitch.conf",
+                                      "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl",
+                                      "/etc/localtime",   "/etc/os-release"};
+    static const char *const devices[] = {
+        "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
+        "/dev/ptmx", "/dev/pts",  "/dev/fd",   "/dev/stdin",  "/dev/stdout",  "/dev/stderr"};
+    const char *temp = policy_text(p, FIELD_TEMP_DIR);
+
+    for (size_t i = 0; i < ARRAY_SIZE(scratch); i++) {
+        char rule[64];
+        snprintf(rule, sizeof(rule), "private %s", scratch[i]);
+        if (is_below(path, scratch[i])) {
+            answer(ret, true, rule);
+            return;
+        }
+    }
+    if (policy_bool(p, FIELD_TEMP_DIR) && temp[0] && is_below(path, temp))
+        answer_value(ret, true, FIELD_TEMP_DIR, policy_value(p, FIELD_TEMP_DIR));
+    else if (is_below_any(path, devices, ARRAY_SIZE(devices)))
+        answer(ret, true, "private /dev");
+    else if (is_below_any(path, runtime, ARRAY_SIZE(runtime)))
+        answer(ret, !write, write ? "runtime is read-only" : "runtime");
+    else if (is_below_any(path, etc, ARRAY_SIZE(etc)))
+        answer(ret, !write, write ? "/etc is read-only" : "private /etc");
+    else if (is_below(path, "/proc"))
+        answer(ret, !write, write ? "/proc is read-only" : "private /proc, dangerous parts masked");
+    else if (str_eq(path, "/") || str_eq(path, "/etc") || str_eq(path, "/dev") ||
+             str_eq(path, "/home"))
+        answer(ret, !write, write ? "root is read-only" : "root");
+    else
+        answer(ret, false, "default");
+}
+
+int why_path(const struct policy *policy, const char *path, bool write, struct why *ret_why,
+             struct cordon_err *err)
+{
+    const struct policy_value *w = policy_value(policy, FIELD_WORKSPACE);
+    const char *cwd = w->set && w->num != WORKSPACE_NONE ? "/workspace" : "/home/sandbox";
+    if (!*path)
+        return err_set(err, CORDON_ERR_USAGE, "usage", 0, "--path: the value is empty");
+    _cleanup_free_ char *full = value_path(cwd, path);
+    if (!full)
+        return err_nomem(err, "policy");
+    struct shown shown = find_grant(policy, full);
+    if (shown.target)
+        why_granted(policy, &shown, full, write, ret_why);
+    else
+        why_built_in(policy, full, write, ret_why);
+    return 0;
+}
+
+/* ---- hosts ------------------------------------------------------------------------------------
+ */
+
+struct target {
+    struct netrule rule; /* the asked host, read as a rule: exact name or address */
+    uint16_t port;
+};
+
+static bool rule_matches(const struct netrule *rule, const struct target *t)
+{
+    if (t->rule.kind == NETRULE_ADDRESS)
+        return netrule_matches_addr(rule, t->rule.addr);
+    return netrule_matches_name(rule, t->rule.host);
+}
+
+static const struct policy_item *find_deny(const struct policy *p, const struct target *t)
+{
+    const struct policy_value *v = policy_value(p, FIELD_DENY_NETWORK);
+    for (size_t i = 0; i < v->n_items; i++) {
+        struct netrule rule;
+        char why[NETRULE_WHY_MAX];
+        if (netrule_parse(v->items[i].text, &rule, why) == 0 && rule_matches(&rule, t) &&
+            (rule.port == 0 || rule.port == t->port))
+            return &v->items[i];
+    }
+    return NULL;
+}
+
+static size_t default_ports(const struct policy *p, uint16_t *ports, size_t max)
+{
+    const struct policy_value *v = policy_value(p, FIELD_ALLOW_PORTS);
+    size_t n = 0;
+    for (; n < v->n_items && n < max; n++)
+        ports[n] = (uint16_t)v->items[n].num;
+    return n;
+}
+
+static const struct policy_item *find_allow(const struct policy *p, const struct target *t,
+                                            enum field_id *ret_id)
+{
+    static const enum field_id lists[] = {FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,
+                                          FIELD_ALLOW_PATTERNS};
+    uint16_t ports[256];
+    size_t n = default_ports(p, ports, ARRAY_SIZE(ports));
+    for (size_t l = 0; l < ARRAY_SIZE(lists); l++) {
+        const struct policy_value *v = policy_value(p, lists[l]);
+        for (size_t i = 0; i < v->n_items; i++) {
+            struct netrule rule;
+            char why[NETRULE_WHY_MAX];
+            if (netrule_parse(v->items[i].text, &rule, why) == 0 && rule_matches(&rule, t) &&
+                netrule_port_matches(&rule, t->port, ports, n)) {
+                *ret_id = lists[l];
+                return &v->items[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+/* A service of the host's loopback that was opened by its port. */
+static const struct policy_item *find_host_port(const struct policy *p, const struct target *t)
+{
+    const struct policy_value *v = policy_value(p, FIELD_ALLOW_HOST_PORT);
+    if (t->rule.kind != NETRULE_NAME || !str_eq(t->rule.host, "host.cordon"))
+        return NULL;
+    for (size_t i = 0; i < v->n_items; i++) {
+        if (v->items[i].num == t->port)
+            return &v->items[i];
+    }
+    return NULL;
+}
+
+/* allow_network = true, or bridge: every public name, every port. */
+static void why_everything(const struct policy *p, const struct target *t, struct why *ret)
+{
+    const struct policy_value *block = policy_value(p, FIELD_BLOCK_INTERNAL);
+    const struct policy_value *all = policy_value(p, FIELD_ALLOW_NETWORK);
+    bool internal = t->rule.kind == NETRULE_ADDRESS ? netrule_addr_is_internal(t->rule.addr)
+                                                    : str_eq(t->rule.host, "localhost");
+    if (internal && policy_bool(p, FIELD_BLOCK_INTERNAL))
+        answer_value(ret, false, FIELD_BLOCK_INTERNAL, block);
+    else if (all->set && all->num)
+        answer_value(ret, true, FIELD_ALLOW_NETWORK, all);
+    else
+        answer_value(ret, true, FIELD_NETWORK, policy_value(p, FIELD_NETWORK));
+}
+
+static int read_target(const struct policy *p, const char *host, struct target *ret,
+                       struct cordon_err *err)
+{
+    struct target t;
+    char why[NETRULE_WHY_MAX];
+    if (netrule_parse(host, &t.rule, why) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "usage", 0, "--host: '%.200s' %s", host, why);
+    if (!netrule_is_exact(&t.rule))
+        return err_set(err, CORDON_ERR_USAGE, "usage", 0,
+                       "--host: '%.200s' is a pattern; write HOST:PORT", host);
+    uint16_t first[1] = {443};
+    if (!t.rule.port)
+        default_ports(p, first, 1);
+    t.port = t.rule.port ? t.rule.port : first[0];
+    *ret = t;
+    return 0;
+}
+
+int why_host(const struct policy *policy, const char *host, struct why *ret_why,
+             struct cordon_err *err)
+{
+    struct target t;
+    enum field_id id = FIELD_ALLOW_NETWORK;
+    if (read_target(policy, host, &t, err) < 0)
+        return -1;
+
+    uint64_t mode = policy_num(policy, FIELD_NETWORK);
+    const struct policy_item *deny = find_deny(policy, &t);
+    const struct policy_item *allow = find_allow(policy, &t, &id);
+    const struct policy_item *port = find_host_port(policy, &t);
+    if (mode == NETWORK_HOST)
+        answer_value(ret_why, true, FIELD_NETWORK, policy_value(policy, FIELD_NETWORK));
+    else if (deny)
+        answer_item(ret_why, false, FIELD_DENY_NETWORK, deny);
+    else if (allow)
+        answer_item(ret_why, true, id, allow);
+    else if (port)
+        answer_item(ret_why, true, FIELD_ALLOW_HOST_PORT, port);
+    else if (mode == NETWORK_BRIDGE || policy_num(policy, FIELD_ALLOW_NETWORK) == 1)
+        why_everything(policy, &t, ret_why);
+    else
+        answer(ret_why, false, "default");
+    return 0;
+}
