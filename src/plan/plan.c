@@ -165,6 +165,19 @@ static int plan_check_backend(const struct policy *policy, const struct host *ho
     return plan_check_network(policy, err);
 }
 
+/* A copy: the guest's pid 1 wipes the memory the caller's own arguments live in. */
+static char *const *plan_argv(struct plan *p, char *const *argv)
+{
+    size_t n = 0;
+    while (argv[n])
+        n++;
+    char **copy = arena_alloc(&p->arena, (n + 1) * sizeof(char *));
+    for (size_t i = 0; copy && i < n; i++)
+        if (!(copy[i] = arena_strdup(&p->arena, argv[i])))
+            return NULL;
+    return copy;
+}
+
 static int plan_fill(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -172,8 +185,10 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
 
     p->tier = host->user_ns ? TIER_FULL : TIER_LANDLOCK;
     p->profile = policy->profile;
-    p->argv = req->argv;
-    p->command = req->argv[0];
+    p->argv = plan_argv(p, req->argv);
+    if (!p->argv)
+        return err_nomem(err, "plan");
+    p->command = p->argv[0];
     p->time_ns = host->time_ns;
     p->cgroups = host->cgroups;
     p->own_host_ids = host->is_root;
