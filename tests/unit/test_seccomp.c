@@ -127,6 +127,7 @@ static void test_constant_answers(void **state)
     seccomp_done(&prog);
     seccomp_done(&quiet);
 }
+/* clang-format on */
 
 static void test_foreign_entries(void **state)
 {

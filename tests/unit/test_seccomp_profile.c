@@ -272,27 +272,25 @@ static void test_includes(void **state)
 #define ENTRY(call, what)                                                                          \
     "{\"name\":\"" call "\",\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":5," what "}"
     struct seccomp_prog
-        prog =
-            load(
-                "{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"archMap\":[{\"architecture\":\"SCMP_ARCH_"
-                "X86_64\","
-                "\"subArchitectures\":[\"SCMP_ARCH_X86\"]}],\"syscalls\":[" ENTRY("read", "\"includ"
-                                                                                          "es\":{"
-                                                                                          "\"caps\""
-                                                                                          ":[\"CAP_"
-                                                                                          "SYS_"
-                                                                                          "ADMIN\"]"
-                                                                                          "}") "," ENTRY(
-                    "write",
-                    "\"excludes\":{\"caps\":[\"CAP_SYS_ADMIN\"]}") "," ENTRY("open",
-                                                                             "\"includes\":{"
-                                                                             "\"arches\":["
-                                                                             "\"arm64\"]}") "," ENTRY("close",
-                                                                                                      "\"includes\":{\"arches\":[\"arm64\",\"amd64\"]}") "," ENTRY("stat", "\"excludes\":{\"arches\":[\"amd64\"]}") "," ENTRY("fstat",
-                                                                                                                                                                                                                              "\"includes\":{\"minKernel\":\"4.8\"}") "," ENTRY("lstat",
-                                                                                                                                                                                                                                                                                "\"includes\":{\"minKernel\":\"999.0\"}") "," ENTRY("poll", "\"excludes\":{\"minKernel\":\"999.0\"}") "," ENTRY("pause",
-                                                                                                                                                                                                                                                                                                                                                                                                "\"excludes\":{\"minKernel\":\"4.8\"}") "," ENTRY("alarm",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                  "\"includes\":{},\"excludes\":null,\"comment\":\"x\"") "]}");
+        prog = load("{\"defaultAction\":\"SCMP_ACT_ALLOW\",\"archMap\":[{\"architecture\":\"SCMP_"
+                    "ARCH_"
+                    "X86_64\","
+                    "\"subArchitectures\":[\"SCMP_ARCH_X86\"]}],\"syscalls\":[" ENTRY(
+                        "read", "\"includ"
+                                "es\":{"
+                                "\"caps\""
+                                ":[\"CAP_"
+                                "SYS_"
+                                "ADMIN\"]"
+                                "}") "," ENTRY("write",
+                                               "\"excludes\":{\"caps\":[\"CAP_SYS_ADMIN\"]}") "," ENTRY("open",
+                                                                                                        "\"includes\":{"
+                                                                                                        "\"arches\":["
+                                                                                                        "\"arm64\"]}") "," ENTRY("close", "\"includes\":{\"arches\":[\"arm64\",\"amd64\"]}") "," ENTRY("stat", "\"excludes\":{\"arches\":[\"amd64\"]}") "," ENTRY("fstat", "\"includes\":{\"minKernel\":\"4.8\"}") "," ENTRY("lstat",
+                                                                                                                                                                                                                                                                                                                             "\"includes\":{\"minKernel\":\"999.0\"}") "," ENTRY("poll",
+                                                                                                                                                                                                                                                                                                                                                                                 "\"excludes\":{\"minKernel\":\"999.0\"}") "," ENTRY("pause",
+                                                                                                                                                                                                                                                                                                                                                                                                                                     "\"excludes\":{\"minKernel\":\"4.8\"}") "," ENTRY("alarm",
+                                                                                                                                                                                                                                                                                                                                                                                                                                                                                       "\"includes\":{},\"excludes\":null,\"comment\":\"x\"") "]}");
     static const char *const refused[] = {"write", "close", "fstat", "poll", "alarm"};
     static const char *const allowed[] = {"read", "open", "stat", "lstat", "pause"};
     for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
