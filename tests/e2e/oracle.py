@@ -67,9 +67,9 @@ def _cgroups():
     return found
 
 
-def _listing(path):
+def _listing(path, exact=EXACT):
     try:
-        return {n for n in os.listdir(path) if EXACT or "cordon" in n}
+        return {n for n in os.listdir(path) if exact or "cordon" in n}
     except OSError:
         return set()
 
@@ -124,7 +124,7 @@ class Snapshot:
             self.files.update(tree_facts(path))
         self.sets = {
             "mounts": _mounts(), "cgroups": _cgroups(), "/tmp": _listing("/tmp"), "/var/tmp": _listing("/var/tmp"),
-            "/dev/shm": _listing("/dev/shm"), "/run": _listing("/run"), "System V ipc": _sysv(),
+            "/dev/shm": _listing("/dev/shm"), "/run": _listing("/run", exact=False), "System V ipc": _sysv(),
             "unix sockets": _unix_sockets(), "interfaces": _interfaces(),
         }
         self.processes = _children()
