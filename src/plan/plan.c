@@ -133,9 +133,7 @@ static int plan_filters(struct plan *p, const struct policy *policy, struct cord
         return -1;
     if (!o->notify)
         return 0;
-    struct seccomp_options quiet = *o;
-    quiet.notify = false;
-    return plan_build_filter(p, &quiet, profile, &p->quiet_filter, err);
+    return seccomp_quiet(&p->filter, &p->quiet_filter, err);
 }
 
 /* A command that is not on the caller's own list is refused before anything starts. Both the name and

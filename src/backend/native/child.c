@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -192,13 +193,33 @@ static void child_wipe_arguments(struct native_child *c)
     prctl(PR_SET_NAME, "cordon-init");
 }
 
+void native_child_begin(struct native_child *c)
+{
+    /* Before anything costs memory or time: what we do is done within the limits. */
+    int r = c->cgroup ? cgroup_enter(c->cgroup, c->in_v2) : 0;
+    if (r < 0)
+        native_child_fail(c, "cgroup", -r, "enter");
+    child_keep_only_ours(c);
+    child_wipe_arguments(c);
+    child_wait_for_go(c);
+}
+
+void native_child_note_usage(struct native_child *c)
+{
+    struct rusage ru;
+    if (getrusage(RUSAGE_SELF, &ru) == 0) {
+        c->status->setup_user_ns =
+            (uint64_t)ru.ru_utime.tv_sec * 1000000000u + (uint64_t)ru.ru_utime.tv_usec * 1000u;
+        c->status->setup_sys_ns =
+            (uint64_t)ru.ru_stime.tv_sec * 1000000000u + (uint64_t)ru.ru_stime.tv_usec * 1000u;
+    }
+}
+
 _Noreturn void native_child_main(struct native_child *c)
 {
     const struct plan *p = c->plan;
 
-    child_keep_only_ours(c);
-    child_wipe_arguments(c);
-    child_wait_for_go(c);
+    native_child_begin(c);
     child_become_guest(c);
 
     /* Only now are we in the groups that hold the limits, so only now is the group's root ours to
@@ -236,6 +257,7 @@ _Noreturn void native_child_main(struct native_child *c)
 
     int fence_fd = native_fence_make(c);
     struct native_guest guest = {.child = c, .fence_fd = fence_fd};
+    native_child_note_usage(c);
     pid_t pid = native_guest_clone(&guest);
     if (pid < 0)
         native_child_fail(c, "fork", errno, "clone");

@@ -115,6 +115,8 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
         return -1;
 
     s->child.status = s->n->status;
+    s->child.cgroup = s->n->cgroup;
+    s->child.in_v2 = s->n->cgroup && cgroup_clone_fd(s->n->cgroup) >= 0;
     s->child.go_fd = s->go[0];
     s->child.stdio[0] = s->pipes[0][0];
     s->child.stdio[1] = s->pipes[1][1];
@@ -136,8 +138,10 @@ static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd)
         .cgroup = into >= 0 ? (uint64_t)into : 0,
     };
     pid_t pid = sys_clone3(&args);
-    if (pid < 0 && errno == ENOSYS)
+    if (pid < 0 && errno == ENOSYS) {
+        s->child.in_v2 = false;
         pid = (pid_t)syscall(SYS_clone, flags | CLONE_PIDFD | SIGCHLD, 0, ret_pidfd, 0, 0);
+    }
     return pid;
 }
 
@@ -196,7 +200,6 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
 
     bool refused = false;
     if ((plan->tier == TIER_FULL && native_write_maps(pid, plan, id, &refused, err) < 0) ||
-        (s.n->cgroup && cgroup_clone_fd(s.n->cgroup) < 0 && cgroup_attach(s.n->cgroup, pid, err) < 0) ||
         (write(s.go[1], "g", 1) != 1 &&
          err_set(err, CORDON_ERR_INTERNAL, "start", errno, "start signal") < 0)) {
         *ret_host_refused = refused;
@@ -247,7 +250,11 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
 {
     struct native *n = g->priv;
     struct cgroup_usage u;
-    if (!n->cgroup || cgroup_usage(n->cgroup, &u) < 0)
+    if (!n->cgroup)
+        return -1;
+    if (cgroup_needs_sampling(n->cgroup))
+        cgroup_sample(n->cgroup);
+    if (cgroup_usage(n->cgroup, &u) < 0)
         return -1;
     *ret = (struct backend_usage){
         .cpu_user_ns = u.cpu_user_ns,
@@ -272,12 +279,17 @@ static uint64_t tv_ns(struct timeval tv)
 static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
 {
     struct native *n = g->priv;
+    const struct native_status *st = n->status;
     struct cgroup_usage c = {0};
-    if (n->cgroup && native_measure(g, u) == 0)
-        cgroup_usage(n->cgroup, &c);
+    if (n->cgroup) {
+        cgroup_exclude_cpu(n->cgroup, st->setup_user_ns, st->setup_sys_ns);
+        if (native_measure(g, u) == 0)
+            cgroup_usage(n->cgroup, &c);
+    }
     if (!c.has_cpu) {
-        u->cpu_user_ns = tv_ns(ru->ru_utime);
-        u->cpu_sys_ns = tv_ns(ru->ru_stime);
+        uint64_t user = tv_ns(ru->ru_utime), sys = tv_ns(ru->ru_stime);
+        u->cpu_user_ns = user > st->setup_user_ns ? user - st->setup_user_ns : 0;
+        u->cpu_sys_ns = sys > st->setup_sys_ns ? sys - st->setup_sys_ns : 0;
     }
     if (!c.has_memory)
         u->peak_memory_bytes = (uint64_t)ru->ru_maxrss * 1024;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "backend/native/cgroup.h"
 #include "plan/plan.h"
 
 #define NATIVE_CALLS 512 /* denial counters, one per call number; the last one takes the rest */
@@ -31,6 +32,7 @@ struct native_status {
     int32_t wstatus;
     uint64_t started_ns; /* CLOCK_MONOTONIC of the host */
     uint64_t exited_ns;
+    uint64_t setup_user_ns, setup_sys_ns; /* CPU time of our own set-up inside the guest's groups */
     uint32_t scratch_full; /* no space or no inode was left when the main process ended */
     char stage[24];
     char what[256];
@@ -43,6 +45,8 @@ struct native_status {
 struct native_child {
     const struct plan *plan;
     struct native_status *status;
+    const struct cgroup *cgroup; /* NULL: none */
+    bool in_v2;                  /* the clone placed us in the v2 group already */
     int go_fd;           /* one byte arrives when ids and groups are set; end of file means the supervisor is gone */
     int stdio[3];        /* ends of our pipes */
     const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
@@ -55,6 +59,12 @@ struct native_child {
 _Noreturn void native_child_main(struct native_child *c);
 /* Records the failure on the status page and ends the child. */
 _Noreturn void native_child_fail(struct native_child *c, const char *stage, int err, const char *what);
+
+/* Steps every inner process of ours begins with: enter the groups, keep only our descriptors, wipe
+ * the arguments, wait for the supervisor's word. */
+void native_child_begin(struct native_child *c);
+/* Our own CPU time so far goes on the status page: it is not the guest's. */
+void native_child_note_usage(struct native_child *c);
 
 /* root.c: executes the plan's operations and pivots */
 void native_root_build(struct native_child *c);
