@@ -73,7 +73,7 @@ static void child_keep_only_ours(struct native_child *c)
         native_child_fail(c, "descriptors", errno, "close_range");
 }
 
-static void child_wait_for_go(struct native_child *c)
+void native_child_wait(struct native_child *c)
 {
     char byte;
     ssize_t n;
@@ -89,6 +89,12 @@ static void child_wait_for_go(struct native_child *c)
  * namespace has no uid 0. */
 static void child_become_guest(struct native_child *c)
 {
+    /* the supervisor is not dumpable and neither is its copy: /proc/self must be ours to write */
+    prctl(PR_SET_DUMPABLE, 1);
+    if (c->plan->own_host_ids)
+        native_child_wait(c);
+    else if (native_map_self(c->plan) < 0)
+        native_child_fail(c, "ids", errno, "id map");
     if (c->plan->own_host_ids && setgroups(0, NULL) < 0)
         native_child_fail(c, "ids", errno, "setgroups");
     if (setresgid(PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID) < 0)
@@ -201,7 +207,6 @@ void native_child_begin(struct native_child *c)
         native_child_fail(c, "cgroup", -r, "enter");
     child_keep_only_ours(c);
     child_wipe_arguments(c);
-    child_wait_for_go(c);
 }
 
 void native_child_note_usage(struct native_child *c)

@@ -1,5 +1,5 @@
 /* Who the guest is on the host: id maps of its user namespace, and identity-mapped mounts for what
- * root grants. Runs in the supervisor. */
+ * root grants. Runs in the supervisor, but for native_map_self(). */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -24,12 +24,12 @@ static int ids_write(int dirfd, const char *name, const char *text)
     return 0;
 }
 
-/* Maps one uid and one gid. Without privilege the kernel wants setgroups refused first. */
+/* Maps one uid and one gid of a process (0: this one). Without privilege the kernel wants setgroups refused first. */
 static int ids_map(pid_t pid, unsigned in_uid, unsigned out_uid, unsigned in_gid, unsigned out_gid,
                    bool refuse_setgroups)
 {
     char path[32], uid_map[48], gid_map[48];
-    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    snprintf(path, sizeof(path), pid ? "/proc/%d" : "/proc/self", (int)pid);
     snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", in_uid, out_uid);
     snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", in_gid, out_gid);
     _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -50,15 +50,20 @@ unsigned native_next_id(const struct plan *p)
     return p->host_uid + (unsigned)getpid() * 512u + atomic_fetch_add(&next, 1) % 512u;
 }
 
-int native_write_maps(pid_t pid, const struct plan *p, unsigned id, bool *ret_refused,
-                      struct cordon_err *err)
+int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_err *err)
 {
-    unsigned uid = p->own_host_ids ? id : p->host_uid, gid = p->own_host_ids ? id : p->host_gid;
-    if (ids_map(pid, PLAN_GUEST_UID, uid, PLAN_GUEST_GID, gid, !p->own_host_ids) == 0)
+    if (ids_map(pid, PLAN_GUEST_UID, id, PLAN_GUEST_GID, id, false) == 0)
         return 0;
     *ret_refused = errno == EPERM || errno == EACCES;
     err_set(err, CORDON_ERR_HOST, "ids", errno, "id map of the guest's user namespace");
     return err_hint(err, "`cordon doctor` says what this host refuses and the smallest fix");
+}
+
+/* Without privilege the one map the kernel allows is to the caller's own ids, and the child may write
+ * it itself: nobody has to wait for anybody. */
+int native_map_self(const struct plan *p)
+{
+    return ids_map(0, PLAN_GUEST_UID, p->host_uid, PLAN_GUEST_GID, p->host_gid, true);
 }
 
 /* A user namespace whose only use is its map: the caller's ids become the guest's. It lives as long

@@ -199,8 +199,9 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
     }
 
     bool refused = false;
-    if ((plan->tier == TIER_FULL && native_write_maps(pid, plan, id, &refused, err) < 0) ||
-        (write(s.go[1], "g", 1) != 1 &&
+    if ((plan->tier == TIER_FULL && plan->own_host_ids &&
+         native_write_maps(pid, id, &refused, err) < 0) ||
+        (plan->own_host_ids && write(s.go[1], "g", 1) != 1 &&
          err_set(err, CORDON_ERR_INTERNAL, "start", errno, "start signal") < 0)) {
         *ret_host_refused = refused;
         return start_abort(pid, pidfd);

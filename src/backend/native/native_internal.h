@@ -47,7 +47,7 @@ struct native_child {
     struct native_status *status;
     const struct cgroup *cgroup; /* NULL: none */
     bool in_v2;                  /* the clone placed us in the v2 group already */
-    int go_fd;           /* one byte arrives when ids and groups are set; end of file means the supervisor is gone */
+    int go_fd;           /* a byte arrives when the ids are mapped (guests of root), later ones are signals to forward; end of file means the supervisor is gone */
     int stdio[3];        /* ends of our pipes */
     const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
     const int *file_fds;  /* per plan file: open source, or -1 */
@@ -61,8 +61,10 @@ _Noreturn void native_child_main(struct native_child *c);
 _Noreturn void native_child_fail(struct native_child *c, const char *stage, int err, const char *what);
 
 /* Steps every inner process of ours begins with: enter the groups, keep only our descriptors, wipe
- * the arguments, wait for the supervisor's word. */
+ * the arguments. */
 void native_child_begin(struct native_child *c);
+/* Waits for the supervisor's word: the ids are mapped. */
+void native_child_wait(struct native_child *c);
 /* Our own CPU time so far goes on the status page: it is not the guest's. */
 void native_child_note_usage(struct native_child *c);
 
@@ -90,8 +92,9 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
 
 /* ids.c, in the supervisor */
 unsigned native_next_id(const struct plan *p);
-int native_write_maps(pid_t pid, const struct plan *p, unsigned id, bool *ret_refused,
-                      struct cordon_err *err);
+int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_err *err);
+/* in the child */
+int native_map_self(const struct plan *p);
 int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct cordon_err *err);
 
 /* keeper.c: tier landlock. The keeper stands in for pid 1. */
