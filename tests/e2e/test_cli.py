@@ -1,0 +1,446 @@
+"""The command line: exit status, messages, options, results on every channel (contract, sections 2 and 6)."""
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+from cordon_run import CORDON, GUESTS, check_shape, command, cordon, guest, guest_path, host_env, run, start
+
+SH = "/bin/sh"
+
+
+# ---- exit status ------------------------------------------------------------------------------------
+
+def test_success_says_nothing():
+    r = run("--", "/bin/true", as_json=False)
+    assert (r.code, r.raw, r.log) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("code", [1, 2, 42, 63, 100, 124, 125, 126, 127, 130, 255])
+def test_own_status_passes_through(code):
+    r = run("--", SH, "-c", f"exit {code}")
+    assert (r.code, r.verdict, r.result["signal"]) == (code, "nonzero_exit", None)
+    assert r.result["error"] is None, "a status of the guest's own is not an error of ours"
+
+
+@pytest.mark.parametrize("how,number", [("segv", 11), ("abort", 6), ("ill", 4), ("fpe", 8), ("bus", 7), ("term", 15),
+                                        ("kill", 9), ("trap", 5)])
+def test_signal_is_128_plus_n(how, number):
+    r = guest("crash", how)
+    assert (r.code, r.verdict, r.result["signal"]) == (128 + number, "signaled", number)
+
+
+def test_time_limit_124():
+    r = guest("sleeper", "nanosleep", opts=["--time-limit", "300ms"])
+    assert (r.code, r.verdict, r.result["timed_out"]) == (124, "time_limit", True)
+    assert r.result["limit"]["name"] == "time_limit"
+    assert "survived" not in r.out
+
+
+@pytest.mark.parametrize("value", ["200ms", "0.3s", "0.005m"])
+def test_time_limit_message_repeats_the_value(value):
+    r = run(f"--time-limit={value}", "--", "/bin/sleep", "20", as_json=False)
+    assert r.code == 124
+    assert r.log_text == f"Error: Execution exceeded time limit ({value})\n"
+
+
+@pytest.mark.parametrize("value", ["16M", "16m", "16384K", "16777216"])
+def test_memory_limit_message_repeats_the_value(value):
+    r = run("--memory-limit", value, "--allow-read", GUESTS, "--", guest_path("memory"), "mmap", "64", as_json=False)
+    assert r.code == 125, str(r)
+    assert r.log_text == f"Error: Memory limit exceeded ({value})\n"
+
+
+@pytest.mark.parametrize("target", ["/etc/hosts", "/usr", "/dev/null"])
+def test_not_executable_126(target):
+    r = run("--", target)
+    assert (r.code, r.verdict) == (126, "nonzero_exit")
+    assert r.result["error"]
+
+
+def test_file_without_the_exec_bit_126(shared):
+    (shared / "plain").write_text("#!/bin/sh\nexit 0\n")
+    r = run("--allow-read", shared, "--", shared / "plain")
+    assert (r.code, r.verdict) == (126, "nonzero_exit")
+    os.chmod(shared / "plain", 0o755)
+    assert run("--allow-read", shared, "--", shared / "plain").verdict == "ok"
+
+
+def test_format_error_126(shared):
+    (shared / "garbage").write_bytes(b"\x7fELF garbage")
+    os.chmod(shared / "garbage", 0o755)
+    r = run("--allow-read", shared, "--", shared / "garbage")
+    assert (r.code, r.verdict) == (126, "nonzero_exit")
+
+
+@pytest.mark.parametrize("target", ["no-such-program-here", "/usr/bin/no-such-program-here", "./missing", "/nonexistent/x"])
+def test_not_found_127(target):
+    r = run("--", target)
+    assert (r.code, r.verdict) == (127, "nonzero_exit")
+    assert r.result["error"]
+
+
+def test_missing_interpreter_127(shared):
+    (shared / "script").write_text("#!/nonexistent/interpreter\n")
+    os.chmod(shared / "script", 0o755)
+    assert run("--allow-read", shared, "--", shared / "script").code in (126, 127)
+
+
+def test_commands_come_from_the_guests_path(shared):
+    (shared / "only-outside").write_text("#!/bin/sh\nexit 0\n")
+    os.chmod(shared / "only-outside", 0o755)
+    r = run("--", "only-outside", env={"PATH": f"{shared}:/usr/bin:/bin"})
+    assert r.code == 127
+    assert run("--", "sh", "-c", "exit 5").code == 5
+
+
+# ---- usage ------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("words", [
+    [], ["no-such-verb"], ["run"], ["run", "--"], ["run", "--no-such-option", "--", "/bin/true"],
+    ["run", "--time-limit"], ["run", "--time-limit", "abc", "--", "/bin/true"],
+    ["run", "--time-limit", "-5s", "--", "/bin/true"], ["run", "--time-limit=", "--", "/bin/true"],
+    ["run", "--memory-limit", "12X", "--", "/bin/true"], ["run", "--memory-limit", "nan", "--", "/bin/true"],
+    ["run", "--memory-limit", "99999999999999999999", "--", "/bin/true"],
+    ["run", "--processes", "-1", "--", "/bin/true"], ["run", "--processes", "1.5", "--", "/bin/true"],
+    ["run", "--max-output", "lots", "--", "/bin/true"], ["run", "--status-fd", "x", "--", "/bin/true"],
+    ["run", "--status-fd", "77", "--", "/bin/true"], ["run", "--log", "loud", "--", "/bin/true"],
+    ["run", "--env", "=x", "--", "/bin/true"], ["run", "--mount", "/usr", "--", "/bin/true"],
+    ["run", "--require-tier", "best", "--", "/bin/true"], ["run", "-Z", "--", "/bin/true"],
+    ["run", "--stdin", "/nonexistent/input", "--", "/bin/true"], ["doctor", "--nonsense"],
+])
+def test_usage_errors_64(words):
+    done = cordon(*words)
+    assert done.returncode == 64, (words, done.returncode, done.stdout[:500], done.stderr[:500])
+    assert done.stderr.strip(), "a usage error says what is wrong"
+    assert len(done.stderr) < 4000
+
+
+def test_unknown_option_names_it():
+    done = cordon("run", "--tiem-limit", "5s", "--", "/bin/true")
+    assert done.returncode == 64 and "--tiem-limit" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["--profile", "no-such-profile"], ["--config", "/nonexistent/cordon.toml"]])
+def test_configuration_errors_78(words):
+    done = cordon("run", *words, "--", "/bin/true")
+    assert done.returncode == 78, (done.returncode, done.stderr)
+    assert words[1] in done.stderr
+
+
+def test_missing_grant_is_an_error_when_the_run_starts():
+    for option in ("--allow-read", "--allow-write"):
+        done = cordon("run", option, "/nonexistent/path", "--", "/bin/true")
+        assert done.returncode in (64, 69, 70, 78) and "/nonexistent/path" in done.stderr, (done.returncode, done.stderr)
+
+
+def test_guest_options_after_the_dashes_are_the_guests():
+    r = run("--", "/bin/echo", "--json", "--time-limit", "-x")
+    assert r.out == "--json --time-limit -x\n"
+
+
+def test_values_with_equals_or_as_a_word():
+    for words in (["--time-limit=200ms"], ["--time-limit", "200ms"]):
+        assert run(*words, "--", "/bin/sleep", "20").verdict == "time_limit"
+
+
+def test_sandbox_is_a_profile_name():
+    assert run("--sandbox", "--", "/bin/true").verdict == "ok"
+    assert run("--sandbox=strict", "--", "/bin/true").verdict == "ok"
+    assert cordon("run", "--sandbox=nonsense", "--", "/bin/true").returncode == 78
+
+
+def test_development_runs_or_says_what_is_missing(shared):
+    """It grants names, which needs the network broker: without one the run is refused, not weakened."""
+    r = run("--profile", "development", "--", "/bin/echo", "hi", cwd=shared)
+    assert r.verdict == "ok" or (r.code == 69 and "network" in str(r.result["error"])), str(r)
+
+
+@pytest.mark.parametrize("level", ["permissive", "standard", "strict", "testing"])
+def test_every_level_runs(level, shared):
+    r = run("--profile", level, "--", "/bin/echo", level, cwd=shared)
+    assert (r.verdict, r.out) == ("ok", level + "\n"), str(r)
+
+
+def test_environment_variable_and_precedence():
+    assert run("--", "/bin/sleep", "20", env={"CORDON_TIME_LIMIT": "200ms"}).verdict == "time_limit"
+    r = run("--time-limit", "20s", "--", "/bin/sleep", "0.4", env={"CORDON_TIME_LIMIT": "200ms"})
+    assert r.verdict == "ok"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_and_version(words):
+    done = cordon(*words)
+    assert done.returncode == 0 and done.stdout.strip(), (done.returncode, done.stderr)
+
+
+def test_require_tier(world):
+    r = run("--require-tier", "full", "--", "/bin/true", as_json=False)
+    assert r.code == (0 if world.full else 69), str(r)
+    if not world.full:
+        assert r.log_text.strip()
+
+
+# ---- doctor and explain ------------------------------------------------------------------------------
+
+def test_doctor(world):
+    done = cordon("doctor")
+    assert done.returncode == 0 and world.tier in done.stdout, done.stdout + done.stderr
+    data = json.loads(cordon("doctor", "--json").stdout)
+    assert world.tier in json.dumps(data)
+
+
+def test_explain_runs_nothing(shared):
+    done = cordon("explain", "--allow-write", shared, "--time-limit", "7s", "--", "/usr/bin/touch", shared / "made")
+    assert done.returncode == 0, done.stderr
+    assert "7s" in done.stdout and "--time-limit" in done.stdout
+    assert not (shared / "made").exists()
+
+
+def test_explain_path():
+    for path, word in (("/etc/shadow", "refused"), ("/usr/bin/env", "allowed")):
+        done = cordon("explain", "--path", path)
+        assert word in done.stdout, (path, done.stdout, done.stderr)
+
+
+# ---- result channels ---------------------------------------------------------------------------------
+
+def test_output_passes_through_live():
+    with start("--", SH, "-c", "echo first; sleep 1; echo second; echo third >&2; exit 3") as p:
+        began = time.monotonic()
+        assert p.stdout.readline() == b"first\n"
+        assert time.monotonic() - began < 0.9, "output was held back"
+        assert p.stdout.read() == b"second\n" and p.stderr.read() == b"third\n"
+        assert p.wait() == 3
+
+
+def test_result_file_and_live_output(shared):
+    path = shared / "result.json"
+    r = run("--result", path, "--", SH, "-c", "echo out; echo err >&2; exit 4", as_json=False)
+    assert (r.code, r.raw, r.log) == (4, b"out\n", b"err\n")
+    result = json.loads(path.read_text())
+    check_shape(result)
+    assert (result["stdout"], result["stderr"], result["exit_code"]) == ("out\n", "err\n", 4)
+
+
+def test_result_file_that_cannot_be_written():
+    done = cordon("run", "--result", "/nonexistent/dir/result.json", "--", "/bin/true")
+    assert done.returncode in (64, 70, 78), (done.returncode, done.stderr)
+    assert "/nonexistent/dir" in done.stderr
+
+
+def test_result_file_is_no_way_out_for_a_guest(shared, canary):
+    """The guest can write where the result goes: it leaves a link there, which must not be followed."""
+    r = run("--allow-write", shared, "--result", shared / "result.json", "--", SH, "-c",
+            f"rm -f {shared}/result.json; ln -s {canary}/secret.txt {shared}/result.json", as_json=False)
+    assert r.code in (0, 70), str(r)
+
+
+def test_status_fd():
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as pipe:
+        done = subprocess.run(command("--status-fd", write, "--", SH, "-c", "echo out; exit 6"), env=host_env(),
+                              pass_fds=[write], capture_output=True, timeout=30)
+        os.close(write)
+        result = json.loads(pipe.read())
+    check_shape(result)
+    assert done.returncode == result["exit_code"] == 6
+    assert done.stdout == b"out\n" and result["stdout"] == "out\n"
+
+
+def test_status_fd_does_not_reach_the_guest():
+    read, write = os.pipe()
+    try:
+        done = subprocess.run(command("--status-fd", write, "--allow-read", GUESTS, "--", guest_path("identity")),
+                              env=host_env(), pass_fds=[write], capture_output=True, timeout=30, text=True)
+        fds = [line.split(": ")[1] for line in done.stdout.splitlines() if line.startswith("fd: ")]
+        assert fds == ["0", "1", "2"], done.stdout
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def test_status_fd_that_nobody_reads():
+    """A full or closed pipe must not hang or kill the command."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command("--status-fd", write, "--", "/bin/true"), env=host_env(), pass_fds=[write],
+                          capture_output=True, timeout=30)
+    os.close(write)
+    assert done.returncode in (0, 70)
+
+
+def test_closed_stdout_does_not_lose_the_guest():
+    with start("--", SH, "-c", "yes | head -c 3000000; exit 0") as p:
+        p.stdout.close()
+        assert p.wait(timeout=20) in (0, 70, 128 + 13, 141)
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe\x00binary", b"\x80" * 1000, bytes(range(256)) * 10, b"ok \xc3"])
+def test_bytes_that_are_not_utf8(data, shared):
+    (shared / "data").write_bytes(data)
+    r = run("--allow-read", shared, "--", "/bin/cat", shared / "data")
+    assert r.result["stdout_encoding"] == "base64"
+    assert r.stream("stdout") == data
+    assert run("--allow-read", shared, "--", "/bin/cat", shared / "data", as_json=False).raw == data
+
+
+@pytest.mark.parametrize("text", ["naïve ✓ 🚀\n", "\u0000\u0001\u001b[31m\"\\\r\n", "\u2028\u2029", ""])
+def test_utf8_is_kept(text, shared):
+    (shared / "data").write_text(text, newline="")
+    r = run("--allow-read", shared, "--", "/bin/cat", shared / "data")
+    assert (r.result["stdout_encoding"], r.result["stdout"]) == ("utf-8", text)
+
+
+def test_cut_inside_a_character_keeps_utf8(shared):
+    (shared / "data").write_text("é" * 100)
+    r = run("--allow-read", shared, "--max-output", "51", "--", "/bin/cat", shared / "data")
+    assert r.result["stdout_truncated"] and r.result["stdout_bytes"] == 200
+    assert r.result["stdout_encoding"] == "utf-8" and r.result["stdout"] == "é" * 25
+
+
+# ---- standard input ----------------------------------------------------------------------------------
+
+def test_stdin_nothing():
+    assert run("--", "/bin/cat").out == ""
+
+
+def test_stdin_pipe():
+    assert run("--", "/bin/cat", stdin=b"from a pipe\n").out == "from a pipe\n"
+
+
+@pytest.mark.parametrize("size", [0, 1, 65536, 3_000_000])
+def test_stdin_sizes(size):
+    data = b"0123456789abcdef" * (size // 16 + 1)
+    r = run("--", "/usr/bin/wc", "-c", stdin=data[:size])
+    assert int(r.out) == size
+
+
+def test_stdin_option(shared):
+    (shared / "in").write_text("from a file\n")
+    assert run("--stdin", shared / "in", "--", "/bin/cat").out == "from a file\n"
+
+
+def test_stdin_file_as_descriptor(shared):
+    (shared / "in").write_text("from a file\n")
+    with open(shared / "in", "rb") as f:
+        assert run("--", "/bin/cat", stdin=f).out == "from a file\n"
+
+
+def test_stdin_never_read():
+    """A guest that ends without reading is no error, however much was meant for it."""
+    r = run("--", "/bin/true", stdin=b"x" * 5_000_000)
+    assert r.verdict == "ok"
+
+
+def test_stdin_that_never_ends():
+    read, write = os.pipe()
+    try:
+        with os.fdopen(read, "rb") as f:
+            r = run("--", SH, "-c", "read x; echo got $x", stdin=f, timeout=20) if os.write(write, b"line\n") else None
+        assert r.out == "got line\n"
+    finally:
+        os.close(write)
+
+
+# ---- environment -------------------------------------------------------------------------------------
+
+def test_env_given_and_taken():
+    r = run("--env", "A=1", "--env", "B=two words=x", "--env", "TAKEN", "--env", "EMPTY=", "--", "/usr/bin/env",
+            env={"TAKEN": "from the host", "LEFT": "behind"})
+    env = dict(line.split("=", 1) for line in r.out.splitlines())
+    assert (env["A"], env["B"], env["TAKEN"], env["EMPTY"]) == ("1", "two words=x", "from the host", "")
+    assert "LEFT" not in env and "E2E_SECRET" not in env
+
+
+def test_env_name_the_host_does_not_have():
+    r = run("--env", "NOT_SET_ANYWHERE", "--", "/usr/bin/env")
+    assert r.code == 0 and "NOT_SET_ANYWHERE" not in r.out
+
+
+def test_env_may_replace_the_defaults():
+    r = run("--env", "LANG=C", "--env", "HOME=/tmp", "--", "/usr/bin/env")
+    assert "LANG=C\n" in r.out and "HOME=/tmp\n" in r.out
+    assert r.out.count("HOME=") == 1
+
+
+# ---- files -------------------------------------------------------------------------------------------
+
+def test_file_option(shared):
+    (shared / "input.txt").write_text("put into the working directory\n")
+    r = run("--file", f"data.txt={shared}/input.txt", "--", "/bin/cat", "data.txt")
+    assert r.out == "put into the working directory\n"
+    r = run("--file", f"data.txt={shared}/input.txt", "--", SH, "-c", "echo changed > data.txt && cat data.txt")
+    assert r.out == "changed\n"
+    assert (shared / "input.txt").read_text() == "put into the working directory\n"
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", ".."])
+def test_file_option_stays_inside(name, shared):
+    (shared / "x").write_text("x")
+    assert cordon("run", "--file", f"{name}={shared}/x", "--", "/bin/true").returncode in (64, 78)
+
+
+def test_mount(full, shared):
+    (shared / "x").write_text("mounted\n")
+    r = run("--mount", f"{shared}:/data", "--", SH, "-c", "cat /data/x; echo no > /data/y; echo $?")
+    assert r.out.startswith("mounted\n") and not (shared / "y").exists()
+    r = run("--mount", f"{shared}:/data:rw", "--", SH, "-c", "echo yes > /data/y")
+    assert r.verdict == "ok", str(r)
+    assert (shared / "y").read_text() == "yes\n"
+    assert (shared / "y").stat().st_uid == os.getuid()
+
+
+def test_relative_grant_is_relative_to_the_caller(shared):
+    (shared / "sub").mkdir()
+    (shared / "sub" / "x").write_text("here\n")
+    assert run("--allow-read", "sub", "--", "/bin/cat", shared / "sub" / "x", cwd=shared).out == "here\n"
+
+
+# ---- log ---------------------------------------------------------------------------------------------
+
+def test_verbose_log():
+    r = run("--log", "verbose", "--time-limit", "9s", "--", SH, "-c", "exit 3", as_json=False)
+    assert r.code == 3
+    lines = r.log_text.splitlines()
+    assert all(line.startswith("[SANDBOX] ") for line in lines), r.log_text
+    text = r.log_text
+    for part in ("Starting with profile: default", "Time limit: 9s", "Memory limit:", "Network: denied",
+                 "Filesystem: read-only", "Running:", "CPU time:", "Memory:", "Exit: 3"):
+        assert part in text, (part, text)
+
+
+def test_quiet_log():
+    r = run("--log", "quiet", "--time-limit", "200ms", "--", "/bin/sleep", "9", as_json=False)
+    assert (r.code, r.log) == (124, b"")
+
+
+def test_works_from_a_folder_that_is_gone(shared):
+    gone = shared / "gone"
+    gone.mkdir()
+    done = subprocess.run(["/bin/sh", "-c", f"cd {gone} && rmdir {gone} && exec {CORDON} run -- /bin/echo hi"],
+                          capture_output=True, text=True, env=host_env(), timeout=30)
+    assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+
+
+def test_works_with_closed_streams():
+    for close in ("<&-", "<&- >&-", "<&- >&- 2>&-"):
+        done = subprocess.run(["/bin/sh", "-c", f"exec {CORDON} run -- /bin/sh -c 'exit 8' {close}"],
+                              capture_output=True, env=host_env(), timeout=30)
+        assert done.returncode in (8, 70, 64), (close, done.returncode, done.stderr)
+
+
+def test_works_below_a_hard_core_limit_of_zero():
+    done = subprocess.run(["/bin/bash", "-c", f"ulimit -c 0; exec {CORDON} run -- /bin/echo hi"], capture_output=True,
+                          text=True, env=host_env(), timeout=30)
+    assert (done.returncode, done.stdout) == (0, "hi\n"), done.stderr
+
+
+@pytest.mark.parametrize("limit", ["-n 64", "-u 200", "-s 1024", "-f 2048", "-l 0"])
+def test_works_below_tight_limits_of_the_caller(limit):
+    done = subprocess.run(["/bin/bash", "-c", f"ulimit {limit} && exec {CORDON} run -- /bin/echo hi"],
+                          capture_output=True, text=True, env=host_env(), timeout=30)
+    assert (done.returncode, done.stdout) == (0, "hi\n"), (limit, done.returncode, done.stderr)
