@@ -90,9 +90,7 @@ static void drop_weaker(struct merge *m, enum field_id id, unsigned below)
     }
     if (!v->set || v->origin.layer >= below)
         return;
-    if (fields_is_list(policy_fields[id].type))
-        v->num = 0;
-    else if (id != FIELD_NETWORK || v->num != NETWORK_NONE)
+    if (id != FIELD_NETWORK || v->num != NETWORK_NONE)
         policy_value_done(v);
 }
 
@@ -160,9 +158,12 @@ static int list_merge(struct policy_value *v, struct assign *a, struct cordon_er
             return err_nomem(err, "policy");
         }
     }
-    free(v->origin.name);
-    v->origin = a->value.origin;
-    a->value.origin.name = NULL;
+    /* Items beside a `true` add nothing to it; the place is where `true` was said. */
+    if (!v->num || a->value.num) {
+        free(v->origin.name);
+        v->origin = a->value.origin;
+        a->value.origin.name = NULL;
+    }
     v->num |= a->value.num;
     v->set = true;
     return 0;
@@ -345,7 +346,7 @@ static int finish_written(struct policy_value *v, struct cordon_err *err)
 /* The value's place is that of its last item. */
 static int finish_list(struct policy_value *v, struct cordon_err *err)
 {
-    if (v->n_items > 0) {
+    if (v->n_items > 0 && !v->num) {
         struct origin origin;
         if (policy_origin_copy(&v->items[v->n_items - 1].origin, &origin) < 0)
             return err_nomem(err, "policy");

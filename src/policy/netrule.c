@@ -130,18 +130,21 @@ static bool numeric_prefix(const char *host, struct netrule *rule)
 
 static int parse_pattern(const char *host, struct netrule *rule, char *why)
 {
-    bool has_star = false;
+    bool has_star = false, has_number = false, has_word = false;
     for (const char *label = host;;) {
         size_t len = strcspn(label, ".");
         bool star = len == 1 && label[0] == '*';
         has_star |= star;
+        has_number |= !star && label_is_number(label, len);
+        has_word |= !star && !label_is_number(label, len);
         if (!star && memchr(label, '*', len))
             return refuse(why, "has a '*' inside a label; it stands for whole labels");
         if (!star && !label_is_ldh(label, len))
             return refuse(why, "is not a host name; letters, digits, '-', '.' and '*' labels only "
                                "(write other scripts as xn--...)");
         if (!label[len]) {
-            if (!star && label_is_number(label, len))
+            /* 300.* or *.1: no name has a number at its end, and no address is written so */
+            if ((!star && label_is_number(label, len)) || (has_number && !has_word))
                 return refuse(why, "is neither a host name nor an address; addresses are written "
                                    "in full, as 127.0.0.1 or 127.*");
             break;

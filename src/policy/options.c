@@ -181,6 +181,7 @@ int options_parse(int argc, char **argv, const struct options_own *own, size_t n
                                      : short_option(&p, argv + i, argc - i);
         if (used < 0) {
             options_done(&out);
+            policy_err_clean(err);
             return -1;
         }
         i += used;

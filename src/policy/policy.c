@@ -68,6 +68,17 @@ void policy_origin_text(const struct origin *origin, char *ret_text, size_t size
         snprintf(ret_text, size, "%s", origin->name ? origin->name : "default");
 }
 
+void policy_err_clean(struct cordon_err *err)
+{
+    char *texts[] = {err ? err->message : NULL, err ? err->hint : NULL};
+    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+        for (char *p = texts[i]; p && *p; p++) {
+            if ((unsigned char)*p < 0x20 || *p == 0x7f)
+                *p = '?';
+        }
+    }
+}
+
 void policy_language_done(struct policy_language *language)
 {
     free(language->name);

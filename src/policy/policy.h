@@ -162,6 +162,10 @@ static inline const struct policy_value *policy_value(const struct policy *p, en
     return &p->values[id];
 }
 
+/* Messages repeat what people wrote: control characters become '?', so that nobody forges a line.
+ */
+void policy_err_clean(struct cordon_err *err);
+
 /* ---- How a policy is made ------------------------------------------------------------------- */
 
 /* One setting as it came from a flag or a C caller: flag name (or config key) and its text. */

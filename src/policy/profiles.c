@@ -52,6 +52,8 @@ int policy_profiles_ls(const struct policy_input *input, struct buf *out, struct
         list_all(files, out);
     for (size_t f = 0; f < RESOLVE_N_FILES; f++)
         config_free(files[f]);
+    if (r < 0)
+        policy_err_clean(err);
     return r;
 }
 

@@ -421,6 +421,7 @@ int policy_resolve(const struct policy_input *input, struct policy **ret_policy,
         config_free(r.files[f]);
     if (result < 0) {
         policy_free(r.merge.policy);
+        policy_err_clean(err);
         return -1;
     }
     *ret_policy = r.merge.policy;

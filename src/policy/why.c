@@ -209,7 +209,7 @@ int why_path(const struct policy *policy, const char *path, bool write, struct w
 
 struct target {
     struct netrule rule; /* the asked host, read as a rule: exact name or address */
-    uint16_t port;
+    uint16_t port;       /* 0: any */
 };
 
 static bool rule_matches(const struct netrule *rule, const struct target *t)
@@ -254,7 +254,7 @@ static const struct policy_item *find_allow(const struct policy *p, const struct
             struct netrule rule;
             char why[NETRULE_WHY_MAX];
             if (netrule_parse(v->items[i].text, &rule, why) == 0 && rule_matches(&rule, t) &&
-                netrule_port_matches(&rule, t->port, ports, n)) {
+                (t->port == 0 || netrule_port_matches(&rule, t->port, ports, n))) {
                 *ret_id = lists[l];
                 return &v->items[i];
             }
@@ -270,7 +270,7 @@ static const struct policy_item *find_host_port(const struct policy *p, const st
     if (t->rule.kind != NETRULE_NAME || !str_eq(t->rule.host, "host.cordon"))
         return NULL;
     for (size_t i = 0; i < v->n_items; i++) {
-        if (v->items[i].num == t->port)
+        if (t->port == 0 || v->items[i].num == t->port)
             return &v->items[i];
     }
     return NULL;
@@ -291,20 +291,19 @@ static void why_everything(const struct policy *p, const struct target *t, struc
         answer_value(ret, true, FIELD_NETWORK, policy_value(p, FIELD_NETWORK));
 }
 
-static int read_target(const struct policy *p, const char *host, struct target *ret,
-                       struct cordon_err *err)
+static int read_target(const char *host, struct target *ret, struct cordon_err *err)
 {
     struct target t;
     char why[NETRULE_WHY_MAX];
-    if (netrule_parse(host, &t.rule, why) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "usage", 0, "--host: '%.200s' %s", host, why);
+    if (netrule_parse(host, &t.rule, why) < 0) {
+        err_set(err, CORDON_ERR_USAGE, "usage", 0, "--host: '%.200s' %s", host, why);
+        policy_err_clean(err);
+        return -1;
+    }
     if (!netrule_is_exact(&t.rule))
         return err_set(err, CORDON_ERR_USAGE, "usage", 0,
                        "--host: '%.200s' is a pattern; write HOST:PORT", host);
-    uint16_t first[1] = {443};
-    if (!t.rule.port)
-        default_ports(p, first, 1);
-    t.port = t.rule.port ? t.rule.port : first[0];
+    t.port = t.rule.port;
     *ret = t;
     return 0;
 }
@@ -314,7 +313,7 @@ int why_host(const struct policy *policy, const char *host, struct why *ret_why,
 {
     struct target t;
     enum field_id id = FIELD_ALLOW_NETWORK;
-    if (read_target(policy, host, &t, err) < 0)
+    if (read_target(host, &t, err) < 0)
         return -1;
 
     uint64_t mode = policy_num(policy, FIELD_NETWORK);

@@ -15,7 +15,7 @@ struct why {
 int why_path(const struct policy *policy, const char *path, bool write, struct why *ret_why,
              struct cordon_err *err);
 
-/* HOST, HOST:PORT, an address, [V6]:PORT; without a port the first default port is meant. A text
+/* HOST, HOST:PORT, an address, [V6]:PORT; without a port any port will do. A text
  * that is none of those is CORDON_ERR_USAGE. */
 int why_host(const struct policy *policy, const char *host, struct why *ret_why,
              struct cordon_err *err);
