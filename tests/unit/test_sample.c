@@ -248,20 +248,20 @@ static void finds_the_whole_tree(void **state)
 
 static void *park(void *arg)
 {
-    (void)arg;
-    for (;;)
-        pause();
+    wait_for_end(*(const int *)arg);
     return NULL;
 }
 
-static void body_threads(int ready, int go)
+static void body_threads(int ready, int wait_fd)
 {
+    static int go; /* outlives the first thread's stack */
+    go = wait_fd;
     if (fork() == 0) {
         pthread_t thread;
         char *p = mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memset(p, 1, 32 * MIB);
         for (int i = 0; i < 3; i++)
-            pthread_create(&thread, NULL, park, NULL);
+            pthread_create(&thread, NULL, park, &go);
         say_ready(ready);
         pthread_exit(NULL); /* the first thread ends: its /proc entry shows no memory any more */
     }
@@ -320,9 +320,9 @@ static void body_vfork(int ready, int go)
         char *p = mmap(NULL, 64 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memset(p, 1, 64 * MIB);
         say_ready(ready);
-        if (syscall(SYS_vfork) == 0) /* no return from this frame before the end */
-            syscall(SYS_pause);
-        _exit(0);
+        if (vfork() == 0)
+            wait_for_end(go);
+        wait_for_end(go);
     }
     wait_for_end(go);
 }
@@ -335,22 +335,6 @@ static void vfork_counts_once(void **state)
     struct sample s = look(&tree, 80 * MIB);
     assert_int_equal(s.tasks, 2);
     assert_in_range(s.memory_bytes, 64 * MIB, 70 * MIB);
-    struct sample_stat st;
-    (void)st;
-    sample_stop(tree.watch, true);
-    /* end what cannot read the pipe */
-    char path[64], list[256] = "";
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tree.root, tree.root);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0 && read(fd, list, sizeof(list) - 1) > 0);
-    close(fd);
-    pid_t parent = (pid_t)atoi(list);
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", parent, parent);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0 && read(fd, list, sizeof(list) - 1) > 0);
-    close(fd);
-    kill((pid_t)atoi(list), SIGKILL);
-    kill(parent, SIGKILL);
     fell(&tree);
 }
 
@@ -485,6 +469,7 @@ static void root_is_gone(void **state)
 static void body_counting(int ready, int go)
 {
     if (fork() == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         say_ready(ready);
         burn_ms(60000);
         _exit(0);
@@ -508,12 +493,6 @@ static void stop_and_continue(void **state)
     usleep(200000);
     struct sample c = look(&tree, 0);
     assert_true(c.cpu_user_ns + c.cpu_sys_ns > b.cpu_user_ns + b.cpu_sys_ns);
-    char path[64], list[64] = "";
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", tree.root, tree.root);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0 && read(fd, list, sizeof(list) - 1) > 0);
-    close(fd);
-    kill((pid_t)atoi(list), SIGKILL);
     fell(&tree);
 }
 
