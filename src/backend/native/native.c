@@ -181,8 +181,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
 
     uint64_t flags = 0;
     if (plan->tier == TIER_FULL)
-        flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-                (plan->host_network ? 0 : CLONE_NEWNET);
+        flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
     int pidfd = -1;
     pid_t pid = start_clone(&s, flags, &pidfd);
     if (pid < 0) {

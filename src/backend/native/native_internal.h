@@ -68,6 +68,16 @@ void native_child_wait(struct native_child *c);
 /* Our own CPU time so far goes on the status page: it is not the guest's. */
 void native_child_note_usage(struct native_child *c);
 
+/* netns.c: the guest's network namespace, made beside the root */
+struct native_netns {
+    struct native_child *c;
+    pid_t pid;  /* of the helper */
+    int ns_fd;  /* set by the helper: the table of descriptors is shared */
+    int error;  /* errno of the helper */
+};
+void native_netns_begin(struct native_child *c, struct native_netns *net);
+void native_netns_enter(struct native_child *c, struct native_netns *net);
+
 /* root.c: executes the plan's operations and pivots */
 void native_root_build(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
