@@ -156,8 +156,8 @@ void fields_near_try(struct fields_near *near, const char *candidate)
         max = 3;
     unsigned limit = near->best ? near->distance - 1 : MAX(max, 1u);
     unsigned distance = fields_distance(near->word, candidate, limit);
-    if (distance > limit)
-        return;
+    if (distance > limit || distance == 0)
+        return; /* the word itself is no guess */
     near->best = candidate;
     near->distance = distance;
 }

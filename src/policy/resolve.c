@@ -275,6 +275,10 @@ static int check_ancestry(struct resolver *r, size_t file, struct config_profile
             return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0,
                            "%sprofile '%s' inherits itself, or more than %d others", where,
                            profile->name, INHERITS_MAX);
+        if (!find_parent(r, &at, &parent) && str_eq(at.profile->inherits, at.profile->name))
+            return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0,
+                           "%sprofile '%s' inherits itself and replaces no other", where,
+                           at.profile->name);
         if (!find_parent(r, &at, &parent))
             return unknown_profile(r, where, at.profile->inherits);
         at = parent;
@@ -393,6 +397,20 @@ static int take_rest(struct resolver *r)
     return 0;
 }
 
+/* A profile for the filter must be there before anything is planned; the plan reads it. */
+static int check_named_file(struct resolver *r)
+{
+    const struct policy_value *v = policy_value(r->merge.policy, FIELD_SECCOMP_PROFILE);
+    if (!v->set || access(v->text, R_OK) == 0)
+        return 0;
+    int error = errno;
+    if (!v->origin.line)
+        return err_set(r->err, CORDON_ERR_CONFIG, "policy", error, "%s: %s", v->origin.name,
+                       v->written);
+    return err_set(r->err, CORDON_ERR_CONFIG, "policy", error, "%s:%u:%u: seccomp_profile: %s",
+                   v->origin.name, v->origin.line, v->origin.column, v->written);
+}
+
 static int resolve(struct resolver *r)
 {
     if (resolve_load_files(r->in, r->cwd, r->files, r->err) < 0 || check_names(r) < 0)
@@ -401,7 +419,9 @@ static int resolve(struct resolver *r)
         apply_sandbox_tables(r) < 0 || apply_profile(r) < 0 || apply_test(r) < 0 ||
         apply_environment(r) < 0 || apply_settings(r) < 0)
         return -1;
-    return take_rest(r) < 0 ? -1 : merge_finish(&r->merge, r->cwd, r->err);
+    if (take_rest(r) < 0 || merge_finish(&r->merge, r->cwd, r->err) < 0)
+        return -1;
+    return check_named_file(r);
 }
 
 int policy_resolve(const struct policy_input *input, struct policy **ret_policy,
