@@ -40,9 +40,10 @@ static int follow_found(const char *path, const char *name, enum origin_source s
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0)
         return refuse(err, name, errno, NULL);
-    if (strlen(path) >= PATH_MAX)
+    size_t len = strlen(path);
+    if (len >= PATH_MAX)
         return refuse(err, name, ENAMETOOLONG, NULL);
-    strcpy(target, path);
+    memcpy(target, path, len + 1);
     if (!S_ISLNK(st.st_mode))
         return 1;
     if (!owner_is_trusted(&st))

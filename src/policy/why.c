@@ -102,8 +102,8 @@ static bool pattern_covers(const char *pattern, const char *path)
     char folder[4096], part[4096];
     if (strlen(pattern) >= sizeof(folder) || strlen(path) >= sizeof(part))
         return true; /* too long to tell: covered */
-    strcpy(folder, pattern);
-    size_t len = strlen(folder);
+    size_t len = strlen(pattern);
+    memcpy(folder, pattern, len + 1);
     if (len > 3 && str_eq(folder + len - 3, "/**"))
         folder[len - 3] = '\0';
     for (size_t end = 1;; end++) {
