@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -68,6 +69,66 @@ static inline int sys_landlock_add_rule(int fd, int type, const void *attr)
 static inline int sys_landlock_restrict_self(int fd)
 {
     return (int)syscall(446, fd, 0);
+}
+
+/* ---- mounts: glibc has wrappers since 2.36, musl has none; ours serve both ---- */
+#define SYS_FSOPEN_CLOEXEC 0x1
+#define SYS_FSMOUNT_CLOEXEC 0x1
+#define SYS_FSCONFIG_SET_STRING 1
+#define SYS_FSCONFIG_CMD_CREATE 6
+#define SYS_OPEN_TREE_CLONE 1
+#define SYS_OPEN_TREE_CLOEXEC 02000000 /* O_CLOEXEC */
+#define SYS_MOVE_MOUNT_F_EMPTY_PATH 0x4
+#define SYS_MOUNT_ATTR_RDONLY 0x1
+#define SYS_MOUNT_ATTR_NOSUID 0x2
+#define SYS_MOUNT_ATTR_NODEV 0x4
+#define SYS_MOUNT_ATTR_NOEXEC 0x8
+#define SYS_MOUNT_ATTR_IDMAP 0x100000
+
+struct sys_mount_attr {
+    uint64_t attr_set, attr_clr, propagation, userns_fd;
+};
+
+static inline int sys_fsopen(const char *type, unsigned flags)
+{
+    return (int)syscall(430, type, flags);
+}
+
+static inline int sys_fsconfig(int fd, unsigned cmd, const char *key, const char *value, int aux)
+{
+    return (int)syscall(431, fd, cmd, key, value, aux);
+}
+
+static inline int sys_fsmount(int fd, unsigned flags, unsigned attr)
+{
+    return (int)syscall(432, fd, flags, attr);
+}
+
+static inline int sys_open_tree(int dirfd, const char *path, unsigned flags)
+{
+    return (int)syscall(428, dirfd, path, flags);
+}
+
+static inline int sys_move_mount(int from, const char *from_path, int to, const char *to_path,
+                                 unsigned flags)
+{
+    return (int)syscall(429, from, from_path, to, to_path, flags);
+}
+
+static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags,
+                                    const struct sys_mount_attr *attr)
+{
+    return (int)syscall(442, dirfd, path, flags, attr, attr ? sizeof(*attr) : 0);
+}
+
+/* ---- files ---- */
+#ifndef STATX_TYPE
+#include <linux/stat.h>
+#endif
+
+static inline int sys_statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
+{
+    return (int)syscall(SYS_statx, dirfd, path, flags, mask, stx);
 }
 
 /* ---- processes ---- */

@@ -80,23 +80,23 @@ void host_probe_pivot_root(const struct host *host, struct host_outcome *out)
 
 void host_probe_mount_api(const struct host *host, struct host_outcome *out)
 {
-    struct mount_attr ro = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID};
+    struct sys_mount_attr ro = {.attr_set = SYS_MOUNT_ATTR_RDONLY | SYS_MOUNT_ATTR_NOSUID};
     int fs, mnt, tree;
 
     if (host_probe_enter(host, CLONE_NEWNS, out) < 0)
         return;
-    if ((fs = fsopen("tmpfs", FSOPEN_CLOEXEC)) < 0)
+    if ((fs = sys_fsopen("tmpfs", SYS_FSOPEN_CLOEXEC)) < 0)
         host_probe_fail(out, "fsopen");
-    else if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    else if (sys_fsconfig(fs, SYS_FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         host_probe_fail(out, "fsconfig");
-    else if ((mnt = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID)) < 0)
+    else if ((mnt = sys_fsmount(fs, SYS_FSMOUNT_CLOEXEC, SYS_MOUNT_ATTR_NOSUID)) < 0)
         host_probe_fail(out, "fsmount");
-    else if (move_mount(mnt, "", AT_FDCWD, PROBE_DIR, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    else if (sys_move_mount(mnt, "", AT_FDCWD, PROBE_DIR, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
         host_probe_fail(out, "move_mount");
-    else if ((tree = open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)) <
+    else if ((tree = sys_open_tree(AT_FDCWD, "/", SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE)) <
              0)
         host_probe_fail(out, "open_tree");
-    else if (mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &ro, sizeof(ro)) < 0)
+    else if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &ro) < 0)
         host_probe_fail(out, "mount_setattr");
 }
 
@@ -145,11 +145,11 @@ void host_probe_idmap(const struct host *host, struct host_outcome *out)
     int ns = user_ns_fd(out);
     if (ns < 0)
         return;
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)ns};
-    int tree = open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)ns};
+    int tree = sys_open_tree(AT_FDCWD, "/", SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
     if (tree < 0)
         host_probe_fail(out, "open_tree");
-    else if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+    else if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) < 0)
         host_probe_fail(out, "mount_setattr");
 }
 

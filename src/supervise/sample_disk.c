@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/sys.h"
 #include "base/util.h"
 
 /* One open descriptor per level. Going up again by ".." would follow a folder the guest has moved. */
@@ -39,7 +40,7 @@ static uint64_t now_ns(void)
 static int look(int dir_fd, const char *name, struct statx *stx)
 {
     int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC | (*name ? 0 : AT_EMPTY_PATH);
-    return statx(dir_fd, name, flags, STATX_TYPE | STATX_BLOCKS | STATX_NLINK | STATX_MNT_ID, stx);
+    return sys_statx(dir_fd, name, flags, STATX_TYPE | STATX_BLOCKS | STATX_NLINK | STATX_MNT_ID, stx);
 }
 
 /* Takes the descriptor. */

@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include <grp.h>
 
 #include "base/sys.h"
 #include "base/util.h"
@@ -82,7 +81,8 @@ void native_child_wait(struct native_child *c)
 }
 
 /* Until here a child started by root is still host root to file permissions; afterwards it is the
- * guest's own unprivileged id. setresuid does not take the namespace's capabilities away because the
+ * guest's own unprivileged id. Bare system calls: the C library's wrappers talk to threads this process
+ * does not have. setresuid does not take the namespace's capabilities away because the
  * namespace has no uid 0. */
 static void child_become_guest(struct native_child *c)
 {
@@ -92,11 +92,11 @@ static void child_become_guest(struct native_child *c)
         native_child_wait(c);
     else if (native_map_self(c->plan) < 0)
         native_child_fail(c, "ids", errno, "id map");
-    if (c->plan->own_host_ids && setgroups(0, NULL) < 0)
+    if (c->plan->own_host_ids && syscall(SYS_setgroups, 0, NULL) < 0)
         native_child_fail(c, "ids", errno, "setgroups");
-    if (setresgid(PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID) < 0)
+    if (syscall(SYS_setresgid, PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID) < 0)
         native_child_fail(c, "ids", errno, "setresgid");
-    if (setresuid(PLAN_GUEST_UID, PLAN_GUEST_UID, PLAN_GUEST_UID) < 0)
+    if (syscall(SYS_setresuid, PLAN_GUEST_UID, PLAN_GUEST_UID, PLAN_GUEST_UID) < 0)
         native_child_fail(c, "ids", errno, "setresuid");
     /* setresuid made us non-dumpable, which hands /proc/self to an unmapped owner: it must be ours
      * while we write there, and is taken away again before the guest exists. */

@@ -169,8 +169,8 @@ static int fence_guest_main(void *arg)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (size_t i = 0; i < p->n_rlimits; i++) {
-        struct rlimit lim = {p->rlimits[i].value, p->rlimits[i].value};
-        if (setrlimit((__rlimit_resource_t)p->rlimits[i].resource, &lim) < 0)
+        uint64_t lim[2] = {p->rlimits[i].value, p->rlimits[i].value};
+        if (syscall(SYS_prlimit64, 0, p->rlimits[i].resource, lim, NULL) < 0)
             native_child_fail(c, "rlimit", errno, "setrlimit");
     }
     /* Only the guest is fenced, pid 1 is not: the kernel then also refuses it to trace or signal

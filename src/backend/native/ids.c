@@ -109,8 +109,8 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
             continue;
         if (userns < 0 && (userns = ids_map_namespace(id)) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno, "user namespace for mapped mounts");
-        _cleanup_close_ int tree = open_tree(
-            AT_FDCWD, op->src, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_NO_AUTOMOUNT);
+        _cleanup_close_ int tree = sys_open_tree(
+            AT_FDCWD, op->src, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_NO_AUTOMOUNT);
         if (tree < 0) {
             if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
                 continue;
@@ -118,8 +118,8 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
                 return 0; /* no new mount API: the child binds by path */
             return err_set(err, CORDON_ERR_INTERNAL, "bind", errno, "%s", op->src);
         }
-        struct mount_attr attr = {.attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};
-        mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr));
+        struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};
+        sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr);
         mount_fds[i] = TAKE_FD(tree);
     }
     return 0;

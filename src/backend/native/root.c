@@ -28,7 +28,7 @@ struct root {
 /* A new file system as a detached mount. options: "key=value" strings, NULL-terminated. */
 static int root_new_fs(const char *type, const char *const *options, unsigned attr)
 {
-    _cleanup_close_ int fs = fsopen(type, FSOPEN_CLOEXEC);
+    _cleanup_close_ int fs = sys_fsopen(type, SYS_FSOPEN_CLOEXEC);
     if (fs < 0)
         return -1;
     for (; *options; options++) {
@@ -41,17 +41,17 @@ static int root_new_fs(const char *type, const char *const *options, unsigned at
         }
         memcpy(key, *options, len);
         key[len] = '\0';
-        if (fsconfig(fs, FSCONFIG_SET_STRING, key, eq + 1, 0) < 0)
+        if (sys_fsconfig(fs, SYS_FSCONFIG_SET_STRING, key, eq + 1, 0) < 0)
             return -1;
     }
-    if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    if (sys_fsconfig(fs, SYS_FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
         return -1;
-    return fsmount(fs, FSMOUNT_CLOEXEC, attr);
+    return sys_fsmount(fs, SYS_FSMOUNT_CLOEXEC, attr);
 }
 
 static int root_attach(int mount_fd, int at, const char *dst)
 {
-    return move_mount(mount_fd, "", at, dst, MOVE_MOUNT_F_EMPTY_PATH);
+    return sys_move_mount(mount_fd, "", at, dst, SYS_MOVE_MOUNT_F_EMPTY_PATH);
 }
 
 /* Creates the parents of dst and, for a mount, the point it goes on. */
@@ -89,21 +89,21 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
 {
     _cleanup_close_ int tree = fd;
     if (tree < 0) {
-        tree = open_tree(AT_FDCWD, op->src,
-                         OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_NO_AUTOMOUNT);
+        tree = sys_open_tree(AT_FDCWD, op->src,
+                         SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_NO_AUTOMOUNT);
         if (tree < 0 && (op->flags & PLAN_BIND_OPTIONAL))
             return;
         if (tree < 0)
             native_child_fail(r->c, "bind", errno, op->src);
     }
-    struct mount_attr attr = {.attr_set = MOUNT_ATTR_NOSUID};
+    struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_NOSUID};
     if (!(op->flags & PLAN_BIND_DEV))
-        attr.attr_set |= MOUNT_ATTR_NODEV;
+        attr.attr_set |= SYS_MOUNT_ATTR_NODEV;
     if (!(op->flags & PLAN_BIND_RW))
-        attr.attr_set |= MOUNT_ATTR_RDONLY;
+        attr.attr_set |= SYS_MOUNT_ATTR_RDONLY;
     if (op->flags & PLAN_BIND_NOEXEC)
-        attr.attr_set |= MOUNT_ATTR_NOEXEC;
-    if (mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof(attr)) < 0)
+        attr.attr_set |= SYS_MOUNT_ATTR_NOEXEC;
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         native_child_fail(r->c, "bind", errno, op->src);
     native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
     if (root_attach(tree, r->fd, op->dst) < 0)
@@ -114,8 +114,8 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
  * their names: a superblock with unlinked inodes in use cannot be made read-only. */
 static void root_mask(struct root *r, const struct plan_op *op)
 {
-    int tree = open_tree(r->fd, op->flags & PLAN_MASK_DIR ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE,
-                         OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    int tree = sys_open_tree(r->fd, op->flags & PLAN_MASK_DIR ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE,
+                         SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
     if (root_attach(tree, r->fd, op->dst) < 0 && errno != ENOENT)
@@ -136,7 +136,7 @@ static void root_scratch(struct root *r, const struct plan_op *op)
         snprintf(inodes, sizeof(inodes), "nr_inodes=%llu", (unsigned long long)l->scratch_inodes);
         const char *const options[] = {size, inodes, "mode=0755", NULL};
         _cleanup_close_ int fs =
-            root_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+            root_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
         if (fs < 0)
             native_child_fail(r->c, "scratch", errno, "tmpfs");
         if (root_attach(fs, r->fd, "tmp") < 0)
@@ -151,7 +151,7 @@ static void root_scratch(struct root *r, const struct plan_op *op)
     }
     native_root_make_target(r->c, r->fd, op, true);
     snprintf(path, sizeof(path), "tmp/%s", op->src);
-    _cleanup_close_ int tree = open_tree(r->fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    _cleanup_close_ int tree = sys_open_tree(r->fd, path, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
     if (tree < 0 || root_attach(tree, r->fd, op->dst) < 0)
         native_child_fail(r->c, "scratch", errno, op->dst);
 }
@@ -161,7 +161,7 @@ static void root_fs_op(struct root *r, const struct plan_op *op)
     static const char *const none[] = {NULL};
     static const char *const pts[] = {"ptmxmode=0666", "mode=0620", NULL};
     bool proc = op->kind == PLAN_OP_PROC;
-    unsigned attr = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | (proc ? MOUNT_ATTR_NODEV : 0);
+    unsigned attr = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | (proc ? SYS_MOUNT_ATTR_NODEV : 0);
     _cleanup_close_ int fs = root_new_fs(proc ? "proc" : "devpts", proc ? none : pts, attr);
     if (fs < 0)
         native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
@@ -194,7 +194,7 @@ static void root_do(struct root *r, size_t i)
 /* The new API came in pieces (5.2 to 5.12); the last piece stands for all. */
 static bool root_has_new_api(void)
 {
-    return mount_setattr(-1, "", 0, NULL, 0) == 0 || errno != ENOSYS;
+    return sys_mount_setattr(-1, "", 0, NULL) == 0 || errno != ENOSYS;
 }
 
 void native_root_build(struct native_child *c)
@@ -209,7 +209,7 @@ void native_root_build(struct native_child *c)
 
     static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
     struct root r = {.c = c};
-    r.fd = root_new_fs("tmpfs", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+    r.fd = root_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
     if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0)
         native_child_fail(c, "root", errno, "tmpfs");
     for (size_t i = 0; i < c->plan->n_ops; i++)
