@@ -12,10 +12,6 @@
 #include "base/util.h"
 #include "plan/plan_internal.h"
 
-/* Ids for guests of root: above everything distributions hand out (systemd's containers end at
- * 1879048191), below the highest valid id. One per live process id, so no two guests share quotas. */
-#define PLAN_ID_BASE 2000000000u
-
 void *plan_grow(struct plan *p, void *array, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap)
@@ -83,6 +79,8 @@ static int plan_rlimits(struct plan *p, const struct policy *policy)
      * against the guest. A backstop where a pids group holds the limit already. */
     if (p->limits.processes && p->tier == TIER_FULL)
         r |= plan_rlimit(p, RLIMIT_NPROC, p->limits.processes + 1);
+    if (p->process_rlimit)
+        r |= plan_rlimit(p, RLIMIT_NPROC, p->process_rlimit);
     return r;
 }
 
@@ -130,6 +128,8 @@ static int plan_filters(struct plan *p, const struct policy *policy, struct cord
     const char *profile =
         policy_has(policy, FIELD_SECCOMP_PROFILE) ? policy_text(policy, FIELD_SECCOMP_PROFILE) : NULL;
     if (plan_build_filter(p, o, profile, &p->filter, err) < 0)
+        return -1;
+    if (p->tier == TIER_LANDLOCK && plan_landlock_filter(p, err) < 0)
         return -1;
     if (!o->notify)
         return 0;

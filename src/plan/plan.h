@@ -24,6 +24,11 @@
 /* Empty things of the guest's root that also serve to cover what must not be seen. */
 #define PLAN_EMPTY_FILE "etc/environment"
 #define PLAN_EMPTY_DIR "root"
+/* Name of a guest's one folder in tier landlock; what is left of them is found by it. */
+#define PLAN_PRIVATE_PREFIX "cordon-guest-"
+/* Ids for guests of root: above everything distributions hand out (systemd's containers end at
+ * 1879048191), below the highest valid id. One per live process id, so no two guests share quotas. */
+#define PLAN_ID_BASE 2000000000u
 
 /* Operations on the guest's root, executed in order by the guest's pid 1 before the pivot. dst is
  * relative to the new root, without a leading slash. */
@@ -118,6 +123,8 @@ struct plan {
     bool own_host_ids;     /* true: root started us and the guest gets an id of its own */
     bool time_ns;
     bool host_network;     /* --unsafe-host-network */
+    const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start, removed after */
+    unsigned process_rlimit; /* tier landlock without a pids group: RLIMIT_NPROC, 0: none */
     bool writes_host;      /* some host path is writable to the guest */
     bool scratch_exact;    /* disk_limit or max_files was asked for: a full scratch is that limit */
     int landlock_abi;

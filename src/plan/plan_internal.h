@@ -14,6 +14,8 @@ int plan_set_env(struct plan *p, const struct policy *policy, const char *home, 
 int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err *err);
 /* plan_landlock.c: the fences of tier landlock, and what it must refuse */
 int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+/* plan_landlock_filter.c: puts in front of the filter what Landlock cannot see */
+int plan_landlock_filter(struct plan *p, struct cordon_err *err);
 /* plan_grants.c: what the policy adds to either */
 int plan_collect_files(struct plan *p, const struct plan_request *req, struct cordon_err *err);
 int plan_add_fence(struct plan *p, const char *path, bool write, bool optional);
