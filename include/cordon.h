@@ -48,6 +48,199 @@ struct cordon_err {
     char hint[512];     /* the smallest fix, or empty */
 };
 
+/* ---- Handles ---------------------------------------------------------------------------------
+ *
+ * A handle is one small supervisor process of its own, the `cordon` program; it runs any number of
+ * guests at once. The calling program itself is never forked into a guest. The supervisor is not a
+ * child of the caller: no SIGCHLD, nothing for wait() to find. It ends with its handle and with the
+ * calling process, however that ends, and takes every guest along. */
+
+struct cordon;
+
+/* Zero-initialise, then set `size`; fields may be added at the end. */
+struct cordon_options {
+    size_t size;        /* sizeof(struct cordon_options) */
+    const char *binary; /* the `cordon` program; NULL: $CORDON_BINARY (not in a setuid program), then
+                           bin/cordon beside the folder this library lies in, then where it was
+                           installed. Copied. */
+};
+
+/* "0.1.0": of the library that runs, which may be newer than this header. */
+CORDON_API const char *cordon_version(void);
+
+/* Starts a supervisor and waits until it is ready (milliseconds). options may be NULL. Errors:
+ * CORDON_ERR_USAGE (no such program, another version of it), CORDON_ERR_HOST (this host is not one
+ * Cordon runs on), CORDON_ERR_INTERNAL. */
+CORDON_API int cordon_open(const struct cordon_options *options, struct cordon **ret_handle,
+                           struct cordon_err *err);
+
+/* Ends every guest of the handle and its supervisor, and returns when they are gone. No other thread
+ * may be inside a call with this handle. Jobs stay valid objects: each has its result (`cancelled`)
+ * or an error, and must still be freed. In a forked child it only gives the memory and descriptors
+ * back; the parent's guests are not touched. NULL is accepted. */
+CORDON_API void cordon_close(struct cordon *handle);
+
+/* Process id of the supervisor, for monitoring; -1 when there is none at the moment. A supervisor that
+ * was killed is replaced by the next cordon_run() or cordon_start(). */
+CORDON_API pid_t cordon_supervisor_pid(struct cordon *handle);
+
+/* ---- Requests --------------------------------------------------------------------------------
+ *
+ * What to run and what it may use. A request is not bound to a handle and may be used for any number
+ * of runs, also at once from many threads as long as nobody changes it. Everything given is copied;
+ * sizes are limited only by memory. Values are checked when a run is started, by the same rules as
+ * those of the command. */
+
+struct cordon_request;
+
+enum cordon_request_flags {
+    /* Read the user's and the project's cordon.toml and the CORDON_* variables, as the command does.
+     * Without it (the default) only what the request says counts. The environment is copied when the
+     * flag is set. */
+    CORDON_REQUEST_DISCOVER = 1 << 0,
+    /* Output can be read while the guest runs: cordon_job_read(), cordon_job_stream_fd(). */
+    CORDON_REQUEST_STREAM = 1 << 1,
+    /* `stdout` and `stderr` stay empty in the JSON text; the bytes are in the result all the same.
+     * Saves time with large outputs. */
+    CORDON_REQUEST_BRIEF_JSON = 1 << 2,
+};
+
+/* An empty request: level `standard`, no command, no input. Relative paths in it start at the working
+ * directory of this moment. NULL when memory is out. */
+CORDON_API struct cordon_request *cordon_request_new(void);
+CORDON_API void cordon_request_free(struct cordon_request *request); /* NULL is accepted */
+
+/* One setting by the name of its flag or config key ("time_limit", "time-limit", "allow_read"); value
+ * as the command takes it, NULL for a flag without one. Lists append, others replace. "env" without
+ * a "=" takes the variable's value at this moment. A wrong name or value shows at the start. */
+CORDON_API int cordon_request_set(struct cordon_request *request, const char *name, const char *value,
+                                  struct cordon_err *err);
+/* Level or profile. */
+CORDON_API int cordon_request_set_profile(struct cordon_request *request, const char *name,
+                                          struct cordon_err *err);
+/* A configuration file to read as the project's. */
+CORDON_API int cordon_request_set_config(struct cordon_request *request, const char *path,
+                                         struct cordon_err *err);
+/* Where relative paths in this request start; absolute. */
+CORDON_API int cordon_request_set_cwd(struct cordon_request *request, const char *path,
+                                      struct cordon_err *err);
+/* enum cordon_request_flags; replaces what was set before. */
+CORDON_API int cordon_request_set_flags(struct cordon_request *request, unsigned flags,
+                                        struct cordon_err *err);
+/* The command and its arguments, ending with NULL; at least one. Replaces an earlier one. */
+CORDON_API int cordon_request_set_argv(struct cordon_request *request, char *const argv[],
+                                       struct cordon_err *err);
+/* Standard input: bytes, or a descriptor (duplicated here, read by the supervisor from where it
+ * stands; nobody else should read from it during the run). The last call counts. Without one the
+ * guest reads end of file. */
+CORDON_API int cordon_request_set_stdin(struct cordon_request *request, const void *data, size_t len,
+                                        struct cordon_err *err);
+CORDON_API int cordon_request_set_stdin_fd(struct cordon_request *request, int fd,
+                                           struct cordon_err *err);
+/* A file with these contents in the guest's working directory. name is relative. */
+CORDON_API int cordon_request_add_file(struct cordon_request *request, const char *name,
+                                       const void *data, size_t len, struct cordon_err *err);
+
+/* ---- Results ---------------------------------------------------------------------------------
+ *
+ * How a guest ended. Read-only, independent of handle and job. The fields are those of
+ * cordon-result(5). Pointers live as long as the result. */
+
+struct cordon_result;
+
+enum cordon_verdict {
+    CORDON_VERDICT_OK,
+    CORDON_VERDICT_NONZERO_EXIT,
+    CORDON_VERDICT_SIGNALED,
+    CORDON_VERDICT_TIME_LIMIT,
+    CORDON_VERDICT_CPU_TIME_LIMIT,
+    CORDON_VERDICT_MEMORY_LIMIT,
+    CORDON_VERDICT_OUTPUT_LIMIT,
+    CORDON_VERDICT_PROCESS_LIMIT,
+    CORDON_VERDICT_DISK_LIMIT,
+    CORDON_VERDICT_REJECTED, /* the policy refused before the start: exit_code 77 */
+    CORDON_VERDICT_CANCELLED,
+    /* sandbox_error is never a result here: such runs return -1 with the error */
+};
+
+enum cordon_stream { CORDON_STDOUT = 1, CORDON_STDERR = 2 };
+
+CORDON_API void cordon_result_free(struct cordon_result *result); /* NULL is accepted */
+
+CORDON_API enum cordon_verdict cordon_result_verdict(const struct cordon_result *result);
+/* "ok", "time_limit" ...; "unknown" for a number that is none. */
+CORDON_API const char *cordon_verdict_name(enum cordon_verdict verdict);
+/* The guest's status, 128+N after signal N, or Cordon's number for a limit (cordon(1)). */
+CORDON_API int cordon_result_exit_code(const struct cordon_result *result);
+CORDON_API int cordon_result_signal(const struct cordon_result *result);    /* 0: none */
+CORDON_API int cordon_result_timed_out(const struct cordon_result *result); /* 0 or 1 */
+/* The bytes that were kept (setting max_output), followed by a NUL that is not counted. ret_len may be
+ * NULL. Never NULL. */
+CORDON_API const char *cordon_result_output(const struct cordon_result *result,
+                                            enum cordon_stream stream, size_t *ret_len);
+CORDON_API int cordon_result_truncated(const struct cordon_result *result, enum cordon_stream stream);
+/* All bytes the guest wrote, kept or not. */
+CORDON_API uint64_t cordon_result_bytes(const struct cordon_result *result, enum cordon_stream stream);
+CORDON_API uint64_t cordon_result_wall_ns(const struct cordon_result *result);
+CORDON_API uint64_t cordon_result_cpu_user_ns(const struct cordon_result *result);
+CORDON_API uint64_t cordon_result_cpu_sys_ns(const struct cordon_result *result);
+CORDON_API uint64_t cordon_result_throttled_ns(const struct cordon_result *result);
+CORDON_API uint64_t cordon_result_peak_memory_bytes(const struct cordon_result *result);
+CORDON_API uint64_t cordon_result_processes_peak(const struct cordon_result *result);
+CORDON_API uint64_t cordon_result_oom_kills(const struct cordon_result *result);
+/* One line, or NULL: "Execution exceeded time limit (1s)", "xyz: command not found". */
+CORDON_API const char *cordon_result_error(const struct cordon_result *result);
+/* Config key and written value of the limit that ended the guest, or NULL. */
+CORDON_API const char *cordon_result_limit_name(const struct cordon_result *result);
+CORDON_API const char *cordon_result_limit_value(const struct cordon_result *result);
+/* The whole result as one JSON object, NUL-terminated. ret_len may be NULL. Never NULL. */
+CORDON_API const char *cordon_result_json(const struct cordon_result *result, size_t *ret_len);
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+/* Runs the request and waits for its end. May be called from any number of threads at once.
+ * Returns 0 with a result the caller frees, or -1: nothing ran to an end of its own, *err says why
+ * (CORDON_ERR_USAGE and CORDON_ERR_CONFIG: the request; CORDON_ERR_HOST: this host cannot build the
+ * wall; CORDON_ERR_INTERNAL: Cordon or the host failed, the supervisor was killed). */
+CORDON_API int cordon_run(struct cordon *handle, const struct cordon_request *request,
+                          struct cordon_result **ret_result, struct cordon_err *err);
+
+/* A run that was started. Belongs to one thread at a time. */
+struct cordon_job;
+
+/* Starts the request and returns at once; whether it could be started shows in poll and wait. */
+CORDON_API int cordon_start(struct cordon *handle, const struct cordon_request *request,
+                            struct cordon_job **ret_job, struct cordon_err *err);
+
+/* Readable when the run has ended (for poll, select, epoll; do not read from it). Belongs to the job
+ * and stays the same. -1 when no descriptor could be made. */
+CORDON_API int cordon_job_fd(struct cordon_job *job);
+
+/* Has it ended? Never waits. *ret_done is 0 or 1. -1: the run failed (as with cordon_run), or this is
+ * another process than the one that started it. */
+CORDON_API int cordon_job_poll(struct cordon_job *job, int *ret_done, struct cordon_err *err);
+
+/* Waits at most timeout_ms (-1: for ever). 0: *ret_result is the result, which the caller frees, or
+ * NULL when the time was over first. -1: the run failed. The result is given once. */
+CORDON_API int cordon_job_wait(struct cordon_job *job, int timeout_ms,
+                               struct cordon_result **ret_result, struct cordon_err *err);
+
+/* With CORDON_REQUEST_STREAM: the next bytes of a stream, as far as they are there. Returns how many,
+ * 0 at the end of the stream, -1 with errno EAGAIN when there is nothing yet (or EINVAL without the
+ * flag). Never waits. Same bytes and same cap as in the result; a slow reader holds up nothing. */
+CORDON_API ssize_t cordon_job_read(struct cordon_job *job, enum cordon_stream stream, void *buf,
+                                   size_t len);
+/* Readable when cordon_job_read() has something, the end included. Belongs to the job. -1 without
+ * CORDON_REQUEST_STREAM. */
+CORDON_API int cordon_job_stream_fd(struct cordon_job *job, enum cordon_stream stream);
+
+/* Sends a signal to the guest's main process. Lost when the guest has not begun or has ended. */
+CORDON_API int cordon_job_signal(struct cordon_job *job, int sig, struct cordon_err *err);
+/* Ends the guest; its result follows with verdict `cancelled`, unless it ended before. */
+CORDON_API int cordon_job_cancel(struct cordon_job *job, struct cordon_err *err);
+/* Gives the job back. A run that has not ended is cancelled. NULL is accepted. */
+CORDON_API void cordon_job_free(struct cordon_job *job);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,7 +7,7 @@
 struct cli_verb {
     const char *name;
     const char *usage;   /* words after the name */
-    const char *summary; /* one line */
+    const char *summary; /* one line; NULL hides the verb */
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit status */
 };
 
@@ -18,6 +18,7 @@ int cli_run(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_profile(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
+int cli_supervise(int argc, char **argv);
 int cli_help_run(void);
 
 #endif

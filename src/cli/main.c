@@ -16,6 +16,7 @@ static const struct cli_verb verbs[] = {
     {"profile", "ls | show NAME", "list or show the built-in and configured profiles", cli_profile},
     {"doctor", "[--json]", "what this host can enforce, what blocks the rest, the smallest fix",
      cli_doctor},
+    {"supervise", NULL, NULL, cli_supervise},
 };
 
 int cli_fail(const struct cordon_err *err)
@@ -29,7 +30,7 @@ int cli_fail(const struct cordon_err *err)
 static int main_usage(FILE *out)
 {
     fprintf(out, "usage: cordon VERB ...\n\n");
-    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(verbs) && verbs[i].summary; i++)
         fprintf(out, "  cordon %-8s %-28s %s\n", verbs[i].name, verbs[i].usage, verbs[i].summary);
     fprintf(out, "\n`cordon VERB --help` lists the options of a verb; cordon(1) explains them.\n");
     return out == stderr ? CORDON_ERR_USAGE : 0;

@@ -1,0 +1,55 @@
+/* The supervisor behind a handle of the library: many guests on one loop.
+ *
+ * Started by libcordon with two descriptors (lib/wire.h), it greets, then runs what it is asked to
+ * until the control socket or the program it serves ends. */
+#ifndef SERVE_SERVE_H
+#define SERVE_SERVE_H
+
+#include <stdbool.h>
+
+#include "base/loop.h"
+#include "host/host.h"
+#include "lib/wire.h"
+#include "run/run.h"
+#include "serve/message.h"
+#include "serve/relay.h"
+
+struct serve_job;
+
+struct serve {
+    struct loop loop;
+    struct host host;
+    struct loop_watch control, host_gone;
+    struct serve_job *jobs; /* every one that is not freed */
+    struct serve_job *over; /* to be freed when no callback of theirs is on the stack */
+    size_t n_jobs;
+    bool closing;
+};
+
+/* One run, from its message to the last byte of its streams. */
+struct serve_job {
+    struct serve *serve;
+    struct serve_job *prev, *next, *next_over;
+    struct loop_watch client; /* the job's socket; fd -1 once nobody listens */
+    struct message message;
+    struct policy *policy;
+    struct run_job run;
+    struct relay relays[2];
+    bool started, replied, is_over;
+};
+
+/* Serves until there is nobody left to serve. The exit status of the process. */
+int serve_main(void);
+
+/* job.c. Takes the message over; whatever happens is said on the job's socket. */
+void job_new(struct serve *serve, struct message *message);
+/* The caller has closed its side, or we end: the guest is cancelled, live output stops, a reply is still
+ * sent when there is one. */
+void job_end(struct serve_job *job);
+void job_free(struct serve_job *job);
+
+/* reply.c. False: the other side does not take it. */
+bool reply_result(int sock, const struct result *result, bool brief_json);
+bool reply_error(int sock, const struct cordon_err *err);
+
+#endif
