@@ -12,7 +12,7 @@
 /* Four numbers of at most 20 digits. */
 #define CGROUP_NAME_MAX 96
 #define CGROUP_PATH_MAX (HOST_PATH_MAX + CGROUP_NAME_MAX)
-/* Cordon's own pid 1 lives in the guest's groups. */
+/* Cordon's own pid 1 lives in the guest's v2 group (but in none of v1). */
 #define CGROUP_OWN_TASKS 1
 
 /* In the order they are made; removed in reverse. The first one that a place offers is the anchor: it
@@ -28,6 +28,8 @@ struct cgroup_dir {
 
 struct cgroup {
     char name[CGROUP_NAME_MAX];
+    bool named;       /* a group of that name was made */
+    bool left_behind; /* one could not be removed: the anchor stays for cgroup_gc() */
     char describe[48];
     struct cgroup_dir dir[SLOT_COUNT];
     unsigned controls;    /* enum cgroup_control */
@@ -76,7 +78,7 @@ void cgroup_kill_dir(int dir_fd, const char *name);
 int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage);
 int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);
-/* Hands the controllers down in a group that was given to us by name. Nothing else is touched. */
+/* Hands the controllers down in a group that is ours (.v2_own). Nothing else is touched. */
 int cgroup_v2_prepare(const struct host_cgroups *where, struct cordon_err *err);
 int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 void cgroup_v2_usage(struct cgroup *cg, struct cgroup_usage *usage);

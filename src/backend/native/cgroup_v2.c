@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -21,6 +22,34 @@ static bool has_word(const char *list, const char *word)
             return true;
     }
     return false;
+}
+
+/* A group with processes of its own hands no memory down. Where the only one is ourselves (a scope
+ * that was made for this Cordon), it goes to a group beside the guests'. Anyone else's stays where it
+ * is. The place we moved to carries our name: cgroup_gc() removes it after us. */
+static int step_aside(int fd)
+{
+    char procs[64], mine[32];
+    struct cgroup_owner owner;
+    int r = cgroup_owner_self(&owner);
+    if (r < 0)
+        return r;
+    ssize_t n = cgroup_file_read(fd, "cgroup.procs", procs, sizeof(procs));
+    if (n < 0)
+        return (int)n;
+    snprintf(mine, sizeof(mine), "%d\n", (int)owner.pid);
+    if (!str_eq(procs, mine))
+        return -EBUSY;
+    char name[CGROUP_NAME_MAX];
+    owner.n = UINT32_MAX; /* the numbers of guests begin at 0 */
+    cgroup_name_format(&owner, name);
+    if (mkdirat(fd, name, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    _cleanup_close_ int leaf = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    r = leaf < 0 ? -errno : cgroup_file_write(leaf, "cgroup.procs", "0");
+    if (r < 0)
+        unlinkat(fd, name, AT_REMOVEDIR);
+    return r;
 }
 
 int cgroup_v2_prepare(const struct host_cgroups *where, struct cordon_err *err)
@@ -44,6 +73,8 @@ int cgroup_v2_prepare(const struct host_cgroups *where, struct cordon_err *err)
         if (!rows[i].wanted || has_word(have, rows[i].name))
             continue;
         int r = cgroup_file_write(fd, "cgroup.subtree_control", rows[i].add);
+        if (r == -EBUSY && (r = step_aside(fd)) == 0)
+            r = cgroup_file_write(fd, "cgroup.subtree_control", rows[i].add);
         if (r < 0)
             return cgroup_err(err, -r, where->v2, "cgroup.subtree_control");
     }
