@@ -25,7 +25,7 @@
 #define MISSING_ALWAYS                                                                             \
     "hidden paths, mounts at another path, overlay, hidden host /etc, private /tmp, "              \
     "hidden processes (/proc is not granted), private shared memory, System V ipc and message "    \
-    "queues, private loopback, network allowlist, unix datagram sockets, inotify, "                \
+    "queues, private loopback, network allowlist, connections over unix sockets, inotify, "                \
     "host name, clocks"
 #define MISSING_OWN_UID                                                                            \
     ", uid of its own, pseudo-terminals, extended attributes, empty capability bounding set"

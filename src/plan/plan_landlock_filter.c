@@ -82,11 +82,11 @@ static void row_unless_zero(struct rows *r, int nr, unsigned arg, uint32_t actio
 }
 
 /* Landlock does not look at connections to unix sockets that have a path, and the host's message
- * buses, agents and daemons listen on such: a connection is made by the keeper, inside the guest's own
- * folder only, or not at all. Datagrams carry their address in each message: none. */
-static void rows_sockets(struct rows *r, uint32_t served)
+ * buses, agents and daemons listen on such. The address is behind a pointer, so no connection can be
+ * let through; pairs remain. Datagrams carry their address in each message: none of those. */
+static void rows_sockets(struct rows *r)
 {
-    row(r, SYS_connect, served);
+    row(r, SYS_connect, plain(EACCES));
     row_if(r, SYS_socket, 1, 0xf, SOCK_DGRAM, plain(EACCES));
     row_if(r, SYS_socketpair, 1, 0xf, SOCK_DGRAM, plain(EACCES));
     /* watching shows the names and the use of files the guest may not open */
@@ -156,7 +156,7 @@ int plan_landlock_filter(struct plan *p, struct cordon_err *err)
     struct rows body = {.n = 0};
     uint32_t served = p->filter_options.notify ? SECCOMP_RET_USER_NOTIF : plain(EPERM);
     put_load(&body, offsetof(struct seccomp_data, nr));
-    rows_sockets(&body, served);
+    rows_sockets(&body);
     if (!p->own_host_ids)
         rows_owner(&body, served);
     rows_old(&body, p->landlock_abi, served);

@@ -130,7 +130,7 @@ static void child_time_namespace(struct native_child *c)
 }
 
 /* Puts the caller's files into the working directory: fresh, below it, never through a link. */
-static void child_copy_files(struct native_child *c)
+void native_child_copy_files(struct native_child *c)
 {
     static char chunk[65536];
     for (size_t i = 0; i < c->plan->n_files; i++) {
@@ -237,7 +237,7 @@ _Noreturn void native_child_main(struct native_child *c)
     umask(022);
     if (chdir(p->cwd) < 0)
         native_child_fail(c, "working directory", errno, p->cwd);
-    child_copy_files(c);
+    native_child_copy_files(c);
 
     sigset_t chld;
     sigemptyset(&chld);

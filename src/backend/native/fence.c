@@ -23,6 +23,8 @@
     (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_WRITE_FILE |             \
      SYS_LANDLOCK_FS_TRUNCATE | SYS_LANDLOCK_FS_IOCTL_DEV)
 
+#define FENCE_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
+
 void native_drop_capabilities(struct native_child *c)
 {
     /* The bounding set first: dropping from it needs CAP_SETPCAP, which the next step takes away. */
@@ -30,6 +32,8 @@ void native_drop_capabilities(struct native_child *c)
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
             if (errno == EINVAL)
                 break; /* past the last capability this kernel knows */
+            if (errno == EPERM && c->plan->tier == TIER_LANDLOCK)
+                break; /* an ordinary user cannot; nothing can be gained from it with no_new_privs */
             native_child_fail(c, "capabilities", errno, "bounding set");
         }
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
@@ -87,7 +91,9 @@ int native_fence_make(struct native_child *c)
         rule.allowed_access &= attr.handled_access_fs;
         if (sys_landlock_add_rule(ruleset, SYS_LANDLOCK_RULE_PATH_BENEATH, &rule) < 0)
             native_child_fail(c, "landlock", errno, f->path);
-        close(fd);
+        /* entries of /proc are forgotten, and their rules with them, when nothing refers to them */
+        if (p->tier == TIER_FULL || !str_starts(f->path, "/proc/"))
+            close(fd);
     }
     return ruleset;
 }
@@ -110,7 +116,13 @@ static void fence_seal(struct native_guest *g)
             native_child_fail(c, "seccomp", errno, "filter");
         return;
     }
-    int fd = fence_filter(&p->filter, SECCOMP_FILTER_FLAG_NEW_LISTENER);
+    /* The keeper carries some calls out: a signal must not start them a second time (since 5.19). */
+    unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    int fd = -1;
+    if (p->tier == TIER_LANDLOCK)
+        fd = fence_filter(&p->filter, flags | FENCE_WAIT_KILLABLE);
+    if (fd < 0 && (p->tier != TIER_LANDLOCK || errno == EINVAL))
+        fd = fence_filter(&p->filter, flags);
     if (fd >= 0) {
         atomic_store(&c->status->listener_fd, fd);
         return;
@@ -170,9 +182,19 @@ static int fence_guest_main(void *arg)
     sigprocmask(SIG_SETMASK, &none, NULL);
     for (size_t i = 0; i < p->n_rlimits; i++) {
         uint64_t lim[2] = {p->rlimits[i].value, p->rlimits[i].value};
-        if (syscall(SYS_prlimit64, 0, p->rlimits[i].resource, lim, NULL) < 0)
+        uint64_t old[2];
+        if (syscall(SYS_prlimit64, 0, p->rlimits[i].resource, lim, old) == 0)
+            continue;
+        /* not ours to raise: what stands is tighter than what was asked for */
+        if (errno != EPERM || syscall(SYS_prlimit64, 0, p->rlimits[i].resource, NULL, old) < 0 ||
+            old[1] > lim[0])
+            native_child_fail(c, "rlimit", errno, "setrlimit");
+        old[0] = old[1];
+        if (syscall(SYS_prlimit64, 0, p->rlimits[i].resource, old, NULL) < 0)
             native_child_fail(c, "rlimit", errno, "setrlimit");
     }
+    if (p->tier == TIER_LANDLOCK)
+        native_keeper_guest(g);
     /* Only the guest is fenced, pid 1 is not: the kernel then also refuses it to trace or signal
      * anything outside its own domain, pid 1 included. */
     if (g->fence_fd >= 0 && sys_landlock_restrict_self(g->fence_fd) < 0)

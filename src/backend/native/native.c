@@ -24,6 +24,8 @@ struct native {
     struct native_status *status;
     struct cgroup *cgroup;
     int go_fd;         /* our end of the lifeline */
+    int dir_fd;        /* tier landlock: holds the lock of the guest's folder */
+    const char *dir;   /* belongs to the plan */
     bool reaped;
 };
 
@@ -45,6 +47,7 @@ static void native_free(struct native *n)
         munmap(n->status, sizeof(*n->status));
     cgroup_destroy(n->cgroup);
     util_close(&n->go_fd);
+    native_keeper_dir_remove(n->dir, &n->dir_fd);
     free(n);
 }
 
@@ -93,6 +96,8 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     if (!s->mount_fds || !s->file_fds || !s->n)
         return err_nomem(err, "start");
     s->n->go_fd = -1;
+    s->n->dir_fd = -1;
+    s->n->dir = p->private_dir;
     for (size_t i = 0; i < p->n_ops; i++)
         s->mount_fds[i] = -1;
     for (size_t i = 0; i < p->n_files; i++)
@@ -179,6 +184,10 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         native_idmap_open(plan, id, s.mount_fds, err) < 0)
         return -1;
 
+    if (plan->tier == TIER_LANDLOCK && native_keeper_dir_make(plan, &id, &s.n->dir_fd, err) < 0)
+        return -1;
+    s.child.id = id;
+
     uint64_t flags = 0;
     if (plan->tier == TIER_FULL)
         flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
@@ -225,7 +234,7 @@ static void native_kill(struct guest *g)
     if (g->plan->tier == TIER_FULL)
         sys_pidfd_send_signal(g->event_fd, SIGKILL);
     else
-        native_keeper_kill(g->event_fd, n->go_fd, n->status);
+        native_keeper_kill(g->event_fd, &n->go_fd);
     if (n->cgroup)
         cgroup_kill(n->cgroup);
 }
@@ -304,6 +313,13 @@ static void finish_denials(const struct native_status *st, struct backend_outcom
                 (struct backend_denial){nr == NATIVE_CALLS - 1 ? -1 : nr, st->denials[nr]};
 }
 
+/* Tier landlock has no identity-mapped mounts: a grant may be out of the dropped uid's reach. */
+static bool finish_is_unreachable(const struct guest *g, const struct native_status *st)
+{
+    return g->plan->tier == TIER_LANDLOCK && g->plan->own_host_ids && st->fail_errno == EACCES &&
+           str_eq(st->stage, "landlock");
+}
+
 static void finish_state(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
 {
     const struct native_status *st = ((struct native *)g->priv)->status;
@@ -326,8 +342,13 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
         o->host_refused = g->plan->tier == TIER_FULL && native_stage_is_tier(st->stage) &&
                           (st->fail_errno == EPERM || st->fail_errno == EACCES ||
                            st->fail_errno == ENOSYS || st->fail_errno == ENOSPC);
-        err_set(err, o->host_refused ? CORDON_ERR_HOST : CORDON_ERR_INTERNAL, st->stage,
-                st->fail_errno, "%s", st->what);
+        err_set(err,
+                o->host_refused || finish_is_unreachable(g, st) ? CORDON_ERR_HOST
+                                                                : CORDON_ERR_INTERNAL,
+                st->stage, st->fail_errno, "%s", st->what);
+        if (finish_is_unreachable(g, st))
+            err_hint(err, "in tier landlock root's guest is an ordinary user: what is granted must be "
+                          "within reach of others");
         if (o->host_refused)
             err_hint(err, "`cordon doctor` says what this host refuses and the smallest fix");
         break;
@@ -341,6 +362,12 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     int wstatus;
     while (wait4(g->pid, &wstatus, __WALL, &ru) < 0 && errno == EINTR)
         ;
+    /* a keeper that was killed could not take the guest along */
+    if (g->plan->tier == TIER_LANDLOCK && WIFSIGNALED(wstatus)) {
+        if (n->cgroup)
+            cgroup_kill(n->cgroup);
+        native_keeper_sweep();
+    }
     *o = (struct backend_outcome){.started_ns = n->status->started_ns,
                                   .ended_ns = n->status->exited_ns};
     finish_state(g, o, err);

@@ -53,6 +53,7 @@ struct native_child {
     const int *file_fds;  /* per plan file: open source, or -1 */
     char *argv_area;     /* the supervisor's own argument memory, wiped in the child */
     size_t argv_area_len;
+    unsigned id;         /* tier landlock, guests of root: uid and gid of the guest */
 };
 
 /* child.c, runs as the guest's pid 1; never returns */
@@ -63,6 +64,8 @@ _Noreturn void native_child_fail(struct native_child *c, const char *stage, int 
 /* Steps every inner process of ours begins with: enter the groups, keep only our descriptors, wipe
  * the arguments. */
 void native_child_begin(struct native_child *c);
+/* Puts the plan's files into the working directory. */
+void native_child_copy_files(struct native_child *c);
 /* Waits for the supervisor's word: the ids are mapped. */
 void native_child_wait(struct native_child *c);
 /* Our own CPU time so far goes on the status page: it is not the guest's. */
@@ -109,7 +112,16 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
 
 /* keeper.c: tier landlock. The keeper stands in for pid 1. */
 _Noreturn void native_keeper_main(struct native_child *c);
-void native_keeper_kill(int pidfd, int go_fd, struct native_status *status);
+/* In the process that becomes the guest's program, before it is fenced. */
+void native_keeper_guest(struct native_guest *g);
+/* In the supervisor: ends the guest by closing its lifeline. */
+void native_keeper_kill(int pidfd, int *go_fd);
+/* In the supervisor, after a keeper that did not end by itself: kills what it left to us. */
+void native_keeper_sweep(void);
+/* keeper_dir.c, in the supervisor: the guest's one folder. make gives a descriptor that holds the
+ * folder's lock, for remove; the id changes where this user namespace does not have it. */
+int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err);
+void native_keeper_dir_remove(const char *path, int *fd);
 
 /* Is a failure in this stage the host's refusal of the tier (rather than a fault of the request)? */
 bool native_stage_is_tier(const char *stage);

@@ -1,0 +1,236 @@
+/* Tier landlock: the guest's one folder on the host, made before it starts and removed after it ended,
+ * and the removal of what keepers left behind. Runs in the supervisor.
+ *
+ * The maker holds a lock on the folder for as long as it lives; a folder of that name which can be
+ * locked belongs to nobody any more. That works across pid namespaces and needs no clock but for the
+ * moment between making and locking. */
+#include "backend/native/keeper_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+#define STALE_AGE_S 10          /* younger ones may not be locked yet */
+#define STALE_MAX 16            /* leftovers one start clears away */
+#define REMOVE_BUDGET_NS 2000000000ull
+#define SWEEP_BUDGET_NS 1000000000ull
+#define FEW_IDS_FIRST 61184u /* systemd's ids for transient services */
+#define FEW_IDS_LAST 65519u
+
+/* Guests close folders to themselves; we may have to open them again to empty them. */
+static int dir_open_at(int dirfd, const char *name)
+{
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NOATIME;
+    int fd = openat(dirfd, name, flags);
+    if (fd < 0 && errno == EPERM)
+        fd = openat(dirfd, name, flags & ~O_NOATIME);
+    if (fd >= 0 || errno != EACCES)
+        return fd;
+    struct stat st;
+    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
+        fchmodat(dirfd, name, 0700, 0) < 0)
+        return -1;
+    return openat(dirfd, name, flags & ~O_NOATIME);
+}
+
+/* Removes entries of an open folder until it meets a folder that is not empty (1: *ret_child is it),
+ * or until nothing is left (0). -1: something cannot be removed. */
+static int dir_clear(int fd, int *ret_child)
+{
+    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
+    if (!dir) {
+        util_close(&copy);
+        return -1;
+    }
+    int r = 0;
+    struct dirent *e;
+    while (r == 0 && (e = readdir(dir))) {
+        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
+            continue;
+        if (unlinkat(fd, e->d_name, 0) == 0 || errno == ENOENT)
+            continue;
+        if (errno == EACCES && fchmod(fd, 0700) == 0 && unlinkat(fd, e->d_name, 0) == 0)
+            continue;
+        if (unlinkat(fd, e->d_name, AT_REMOVEDIR) == 0)
+            continue;
+        if (errno != ENOTEMPTY && errno != EEXIST) {
+            r = -1;
+            break;
+        }
+        *ret_child = dir_open_at(fd, e->d_name);
+        r = *ret_child < 0 ? -1 : 1;
+    }
+    closedir(dir);
+    return r;
+}
+
+/* Down into the first folder that is not empty, up again when it is: two descriptors whatever the
+ * depth, no recursion, never through a link. Nobody moves anything meanwhile: every process that
+ * could is gone. */
+static int dir_empty(int top, uint64_t deadline_ns)
+{
+    size_t depth = 0;
+    _cleanup_close_ int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (fd >= 0 && native_now_ns() < deadline_ns) {
+        int child = -1, r = dir_clear(fd, &child);
+        if (r < 0)
+            return -1;
+        if (r == 1) {
+            close(fd);
+            fd = child;
+            depth++;
+            continue;
+        }
+        if (depth == 0)
+            return 0;
+        int up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        close(fd);
+        fd = up;
+        depth--;
+    }
+    return -1;
+}
+
+void native_keeper_dir_remove(const char *path, int *fd)
+{
+    if (*fd < 0)
+        return;
+    fchmod(*fd, 0700);
+    dir_empty(*fd, native_now_ns() + REMOVE_BUDGET_NS);
+    rmdir(path); /* not empty: the next start's business */
+    util_close(fd);
+}
+
+/* Ours: the caller's own, or as root those of guests. */
+static bool dir_is_ours(const struct stat *st)
+{
+    uid_t me = geteuid();
+    return st->st_uid == me || (me == 0 && st->st_uid >= PLAN_ID_BASE) ||
+           (me == 0 && st->st_uid >= FEW_IDS_FIRST && st->st_uid <= FEW_IDS_LAST);
+}
+
+static void dir_remove_stale(const char *base)
+{
+    DIR *dir = opendir(base);
+    struct dirent *e;
+    int found = 0;
+    while (dir && found < STALE_MAX && (e = readdir(dir))) {
+        struct stat st;
+        if (!str_starts(e->d_name, PLAN_PRIVATE_PREFIX))
+            continue;
+        if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
+            !dir_is_ours(&st) || time(NULL) - st.st_ctime < STALE_AGE_S)
+            continue;
+        _cleanup_close_ int fd = dir_open_at(dirfd(dir), e->d_name);
+        if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+            continue;
+        found++;
+        if (dir_empty(fd, native_now_ns() + REMOVE_BUDGET_NS) == 0)
+            unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static int dir_give(int fd, const char *path, unsigned *id, struct cordon_err *err)
+{
+    if (fchown(fd, *id, *id) == 0)
+        return 0;
+    /* a user namespace with few ids: one of those services get for a moment */
+    unsigned small = FEW_IDS_FIRST + *id % (FEW_IDS_LAST - FEW_IDS_FIRST + 1);
+    if (errno == EINVAL && fchown(fd, small, small) == 0) {
+        *id = small;
+        return 0;
+    }
+    err_set(err, CORDON_ERR_HOST, "ids", errno, "%s cannot be given to an unprivileged uid", path);
+    return err_hint(err, "start Cordon as an ordinary user, or as root with CAP_CHOWN, CAP_SETUID and "
+                         "CAP_SETGID");
+}
+
+int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err)
+{
+    char base[512];
+    snprintf(base, sizeof(base), "%s", p->private_dir);
+    *strrchr(base, '/') = '\0';
+    dir_remove_stale(base);
+
+    if (mkdir(p->private_dir, 0700) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", p->private_dir);
+    _cleanup_close_ int fd = open(p->private_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", p->private_dir);
+        rmdir(p->private_dir);
+        return -1;
+    }
+    if (p->own_host_ids && dir_give(fd, p->private_dir, id, err) < 0) {
+        rmdir(p->private_dir);
+        return -1;
+    }
+    /* What a dead keeper leaves comes to us, not to the host's init. */
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* Filters of a process, as /proc shows them; 0 when it does not. */
+static unsigned sweep_filters(const char *pid)
+{
+    char path[64], text[4096];
+    snprintf(path, sizeof(path), "/proc/%s/status", pid);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+    unsigned filters = 0;
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    const char *line = strstr(text, "\nSeccomp_filters:");
+    if (line)
+        sscanf(line, "\nSeccomp_filters: %u", &filters);
+    return filters;
+}
+
+/* One pass over our children: those with a filter more than ours are guests without a keeper (other
+ * keepers and helpers have none of their own). How many there were. */
+static unsigned sweep_pass(void)
+{
+    char path[64], list[65536];
+    unsigned n = 0, own = sweep_filters("self");
+    snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t len = fd >= 0 ? read(fd, list, sizeof(list) - 1) : -1;
+    list[len > 0 ? len : 0] = '\0';
+    for (char *save, *word = strtok_r(list, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        pid_t pid = (pid_t)atoi(word);
+        if (pid <= 1 || sweep_filters(word) <= own)
+            continue;
+        n++;
+        kill(pid, SIGKILL); /* a child nobody else waits for keeps its number */
+        waitpid(pid, NULL, WNOHANG | __WALL);
+    }
+    return n;
+}
+
+void native_keeper_sweep(void)
+{
+    uint64_t end = native_now_ns() + SWEEP_BUDGET_NS;
+    /* orphans arrive when their parent is gone: two empty looks in a row */
+    for (int quiet = 0; quiet < 2 && native_now_ns() < end;) {
+        quiet = sweep_pass() == 0 ? quiet + 1 : 0;
+        struct timespec ms = {.tv_nsec = 1000000};
+        nanosleep(&ms, NULL);
+    }
+}
