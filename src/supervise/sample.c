@@ -1,16 +1,16 @@
 /* Usage of a process tree from /proc, for guests without control groups. Runs in the supervisor.
  *
  * The tree is found by /proc/<pid>/task/<tid>/children from the root down: cost by the size of the
- * guest, not of the host. Processes come and go meanwhile. An orphan moves to the root (pid 1 of its
- * namespace or a subreaper), so the root's list is read again until it shows nothing new: who hops
- * from child to child does not stay unseen. Parents are read before their children: a child reaped in
- * between is missed once, never counted twice.
+ * guest, not of the host. Processes come and go meanwhile. An orphan moves to the root (pid 1 of
+ * its namespace or a subreaper), so the root's list is read again until it shows nothing new: who
+ * hops from child to child does not stay unseen. Parents are read before their children: a child
+ * reaped in between is missed once, never counted twice.
  *
  * Kernels without CONFIG_PROC_CHILDREN: one pass over all of /proc, by parent.
  *
- * CPU time of the dead is in their parent's cutime, unless the parent ignores SIGCHLD: then the kernel
- * drops it. `ledger` keeps what was last seen of a process that vanished and that no survivor's cutime
- * took over. */
+ * CPU time of the dead is in their parent's cutime, unless the parent ignores SIGCHLD: then the
+ * kernel drops it. `ledger` keeps what was last seen of a process that vanished and that no
+ * survivor's cutime took over. */
 #include "supervise/sample.h"
 
 #include <errno.h>
@@ -72,7 +72,8 @@ void sample_close(struct sample_watch *watch)
     free(watch);
 }
 
-/* vanished: last seen time of processes that are gone; inherited: growth of the survivors' cutime. */
+/* vanished: last seen time of processes that are gone; inherited: growth of the survivors' cutime.
+ */
 static void ledger_update(struct ledger *ledger, uint64_t vanished, uint64_t inherited)
 {
     if (vanished >= inherited) {
@@ -105,7 +106,7 @@ static void account_cpu(struct sample_watch *watch, struct sample *sample)
     for (size_t i = 0; i < watch->before.n; i++) {
         const struct walk_process *old = &watch->before.list[i];
         const struct walk_process *new = walk_set_find(&watch->now, old->pid);
-        if (new && new->stat.start == old->stat.start) {
+        if (new &&new->stat.start == old->stat.start) {
             got_user += new->stat.cutime - MIN(new->stat.cutime, old->stat.cutime);
             got_sys += new->stat.cstime - MIN(new->stat.cstime, old->stat.cstime);
         } else {
@@ -120,7 +121,8 @@ static void account_cpu(struct sample_watch *watch, struct sample *sample)
 }
 
 /* A vfork child runs in its parent's memory until it executes: count that once. */
-static bool is_in_parents_memory(const struct sample_watch *watch, const struct walk_process *process)
+static bool is_in_parents_memory(const struct sample_watch *watch,
+                                 const struct walk_process *process)
 {
     const struct walk_process *parent = walk_set_find(&watch->now, process->stat.ppid);
     if (!parent || parent->pid == watch->walk.root)
@@ -128,7 +130,8 @@ static bool is_in_parents_memory(const struct sample_watch *watch, const struct 
     long r = syscall(SYS_kcmp, process->memory_pid, parent->memory_pid, KCMP_VM_TYPE, 0, 0);
     if (r >= 0)
         return r == 0;
-    /* Cannot ask: a parent that waits in the kernel with exactly as much is taken to be the same. */
+    /* Cannot ask: a parent that waits in the kernel with exactly as much is taken to be the same.
+     */
     return parent->stat.state == 'D' && parent->stat.rss_pages == process->stat.rss_pages;
 }
 

@@ -1,9 +1,9 @@
-/* Usage of a guest where no control group measures it: memory, CPU time and tasks of the process tree
- * from /proc, bytes and files below writable host paths, and the pace at which to look. Runs in the
- * supervisor, outside the guest's pid namespace.
+/* Usage of a guest where no control group measures it: memory, CPU time and tasks of the process
+ * tree from /proc, bytes and files below writable host paths, and the pace at which to look. Runs
+ * in the supervisor, outside the guest's pid namespace.
  *
- * What is held this way is held by sampling: the guest can pass a limit for as long as one interval.
- * The result says so ("sampled"). */
+ * What is held this way is held by sampling: the guest can pass a limit for as long as one
+ * interval. The result says so ("sampled"). */
 #ifndef SUPERVISE_SAMPLE_H
 #define SUPERVISE_SAMPLE_H
 
@@ -18,13 +18,14 @@ struct sample {
     uint64_t memory_bytes;
     uint64_t cpu_user_ns, cpu_sys_ns; /* the living and the dead; in steps of 10 ms per process */
     unsigned tasks;                   /* processes and threads, the root not counted */
-    bool is_pss;    /* memory counts shared pages once; else it is the sum of resident sets: an upper bound */
+    bool is_pss; /* memory counts shared pages once; else it is the sum of resident sets: an upper
+                    bound */
     bool truncated; /* more processes than one look bears: all numbers are lower bounds */
     uint64_t cost_ns;
 };
 
 struct sample_options {
-    uint64_t memory_limit; /* resident sets beyond 70 % of it are looked at in detail; 0: never */
+    uint64_t memory_limit;  /* resident sets beyond 70 % of it are looked at in detail; 0: never */
     unsigned max_processes; /* 0: SAMPLE_MAX_PROCESSES */
 };
 
@@ -32,17 +33,17 @@ struct sample_options {
 
 struct sample_watch;
 
-/* root: the guest's pid 1, or the keeper (a subreaper) in tier landlock; a child of ours that is not
- * reaped while it is watched. It is Cordon's own: its memory and its task are not counted, the CPU
- * time of the children it reaped is. */
+/* root: the guest's pid 1, or the keeper (a subreaper) in tier landlock; a child of ours that is
+ * not reaped while it is watched. It is Cordon's own: its memory and its task are not counted, the
+ * CPU time of the children it reaped is. */
 int sample_open(pid_t root, struct sample_watch **ret_watch, struct cordon_err *err);
 void sample_close(struct sample_watch *watch);
 /* -1 when the root is gone or /proc cannot be read. CPU time never falls from one call to the next,
  * also when a process ignores SIGCHLD so that the kernel forgets what its children used. */
 int sample_tree(struct sample_watch *watch, const struct sample_options *options,
                 struct sample *ret_sample);
-/* Stops or continues every process below the root, in passes until none is new. The guest can notice:
- * prefer a v2 group's freezer (cgroup_freeze()). */
+/* Stops or continues every process below the root, in passes until none is new. The guest can
+ * notice: prefer a v2 group's freezer (cgroup_freeze()). */
 void sample_stop(struct sample_watch *watch, bool stop);
 /* Keeps the larger of each number. */
 void sample_merge(struct sample *peak, const struct sample *now);
@@ -60,8 +61,8 @@ int sample_parse_stat(const char *text, struct sample_stat *ret_stat);
 int sample_parse_pss(const char *text, uint64_t *ret_bytes);
 
 /* When to look again: half the time the limit is away at the growth seen (never taken as less than
- * `fastest_per_s`, what a guest could do from one moment to the next), 1 ms to 25 ms, and rarely enough
- * that looking costs at most a tenth of one core (then up to 50 ms). */
+ * `fastest_per_s`, what a guest could do from one moment to the next), 1 ms to 25 ms, and rarely
+ * enough that looking costs at most a tenth of one core (then up to 50 ms). */
 uint64_t sample_interval_ns(uint64_t used, uint64_t limit, uint64_t growth_per_s,
                             uint64_t fastest_per_s, uint64_t cost_ns);
 #define SAMPLE_MEMORY_FASTEST (UINT64_C(2) << 30) /* bytes a core or two can touch in a second */
@@ -78,22 +79,26 @@ struct sample_duty {
 };
 unsigned sample_duty_cores(unsigned percent);
 void sample_duty_start(struct sample_duty *duty, unsigned percent, uint64_t now_ns);
-/* cpu_ns: CPU time of the tree so far. Returns when to call again; *ret_stop: must it stand still. */
-uint64_t sample_duty_step(struct sample_duty *duty, uint64_t now_ns, uint64_t cpu_ns, bool *ret_stop);
+/* cpu_ns: CPU time of the tree so far. Returns when to call again; *ret_stop: must it stand still.
+ */
+uint64_t sample_duty_step(struct sample_duty *duty, uint64_t now_ns, uint64_t cpu_ns,
+                          bool *ret_stop);
 
 /* Bytes and entries below one writable host path. */
 struct sample_disk {
     uint64_t bytes; /* blocks in use; a file with several links counts once if they are all below */
     uint64_t files; /* entries of any kind */
-    bool truncated; /* deeper, larger or slower than allowed: compare with the baseline's own flag */
+    bool
+        truncated; /* deeper, larger or slower than allowed: compare with the baseline's own flag */
     uint64_t cost_ns;
 };
 struct sample_disk_options {
     uint64_t max_entries; /* 0: 1,000,000 */
     uint64_t budget_ns;   /* 0: 50 ms */
 };
-/* dir_fd is not consumed and its position is not used. Never follows a link, never opens anything but
- * folders, never crosses a mount; adds to *ret_disk only on success. */
-int sample_disk(int dir_fd, const struct sample_disk_options *options, struct sample_disk *ret_disk);
+/* dir_fd is not consumed and its position is not used. Never follows a link, never opens anything
+ * but folders, never crosses a mount; adds to *ret_disk only on success. */
+int sample_disk(int dir_fd, const struct sample_disk_options *options,
+                struct sample_disk *ret_disk);
 
 #endif

@@ -1,5 +1,5 @@
-/* Bytes and files below a writable host path. Runs in the supervisor while the guest changes the same
- * tree: nothing here may be led outside by what the guest moves, links or mounts. */
+/* Bytes and files below a writable host path. Runs in the supervisor while the guest changes the
+ * same tree: nothing here may be led outside by what the guest moves, links or mounts. */
 #include "supervise/sample.h"
 
 #include <dirent.h>
@@ -11,7 +11,8 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-/* One open descriptor per level. Going up again by ".." would follow a folder the guest has moved. */
+/* One open descriptor per level. Going up again by ".." would follow a folder the guest has moved.
+ */
 #define MAX_DEPTH 128
 #define MAX_ENTRIES UINT64_C(1000000)
 #define BUDGET_NS UINT64_C(50000000)
@@ -39,8 +40,10 @@ static uint64_t now_ns(void)
 
 static int look(int dir_fd, const char *name, struct statx *stx)
 {
-    int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC | (*name ? 0 : AT_EMPTY_PATH);
-    return sys_statx(dir_fd, name, flags, STATX_TYPE | STATX_BLOCKS | STATX_NLINK | STATX_MNT_ID, stx);
+    int flags =
+        AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC | (*name ? 0 : AT_EMPTY_PATH);
+    return sys_statx(dir_fd, name, flags, STATX_TYPE | STATX_BLOCKS | STATX_NLINK | STATX_MNT_ID,
+                     stx);
 }
 
 /* Takes the descriptor. */
@@ -65,7 +68,8 @@ static void enter(struct walk *walk, int parent, const char *name)
     _cleanup_close_ int fd =
         openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
-        /* Gone since it was listed, or closed to us by its mode: what it holds is then not known. */
+        /* Gone since it was listed, or closed to us by its mode: what it holds is then not known.
+         */
         if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
             walk->sum.truncated = true;
         return;

@@ -47,7 +47,8 @@ void sample_duty_start(struct sample_duty *duty, unsigned percent, uint64_t now_
     duty->credit_ns = duty_most(duty);
 }
 
-uint64_t sample_duty_step(struct sample_duty *duty, uint64_t now_ns, uint64_t cpu_ns, bool *ret_stop)
+uint64_t sample_duty_step(struct sample_duty *duty, uint64_t now_ns, uint64_t cpu_ns,
+                          bool *ret_stop)
 {
     uint64_t elapsed = now_ns > duty->last_ns ? now_ns - duty->last_ns : 0;
     uint64_t used = cpu_ns > duty->last_cpu_ns ? cpu_ns - duty->last_cpu_ns : 0;

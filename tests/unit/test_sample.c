@@ -34,7 +34,8 @@
 static void stat_lines(void **state)
 {
     (void)state;
-    static const char tail[] = " 7 8 9 0 -1 4194560 1 2 3 4 150 50 20 30 20 0 5 0 4242 1000000 777 1844";
+    static const char tail[] =
+        " 7 8 9 0 -1 4194560 1 2 3 4 150 50 20 30 20 0 5 0 4242 1000000 777 1844";
     static const char *const names[] = {"(sh)", "(a b)", "()", "(x) R 1 2)", "((()", "(\n)", "())"};
     char line[256];
     struct sample_stat st;
@@ -66,7 +67,8 @@ static void pss_text(void **state)
     uint64_t bytes = 7;
     static const char head[] = "5581-7fff ---p 00000000 00:00 0 [rollup]\nRss: 900 kB\n";
     char text[256];
-    snprintf(text, sizeof(text), "%sPss:                 400 kB\nPss_Dirty: 9 kB\nSwapPss:  8 kB\n", head);
+    snprintf(text, sizeof(text), "%sPss:                 400 kB\nPss_Dirty: 9 kB\nSwapPss:  8 kB\n",
+             head);
     assert_int_equal(sample_parse_pss(text, &bytes), 0);
     assert_int_equal(bytes, 408 * 1024);
     snprintf(text, sizeof(text), "%sPss: 400 kB\n", head);
@@ -215,7 +217,8 @@ static void wait_for_end(int go)
 static void body_nested(int ready, int go)
 {
     prctl(PR_SET_NAME, "a) R 1 (b");
-    for (int i = 0; i < 5; i++) { /* five levels, each with a double-forked orphan in its own session */
+    for (int i = 0; i < 5;
+         i++) { /* five levels, each with a double-forked orphan in its own session */
         if (fork() == 0) {
             if (fork() == 0) {
                 setsid();
@@ -236,7 +239,8 @@ static void finds_the_whole_tree(void **state)
     (void)state;
     struct tree tree = plant(body_nested);
     struct sample s = look(&tree, 0);
-    /* 5 levels and 5 orphans, and the zombies of those that forked twice: their parents do not wait */
+    /* 5 levels and 5 orphans, and the zombies of those that forked twice: their parents do not wait
+     */
     assert_int_equal(s.tasks, 15);
     assert_false(s.truncated);
     struct sample_options few = {.max_processes = 3};
@@ -438,7 +442,8 @@ static void bears_vanishing_processes(void **state)
         looks++;
         seen += s.tasks > 0;
     }
-    fprintf(stderr, "a process that hops to a new child all the time: seen in %d of %d looks\n", seen, looks);
+    fprintf(stderr, "a process that hops to a new child all the time: seen in %d of %d looks\n",
+            seen, looks);
     assert_true(seen * 2 >= looks);
     fell(&tree);
 }

@@ -1,5 +1,5 @@
-/* Names of groups, who owns them, and the end of those whose owner is gone. Runs in the supervisor and
- * in `doctor`. */
+/* Names of groups, who owns them, and the end of those whose owner is gone. Runs in the supervisor
+ * and in `doctor`. */
 #include "backend/native/cgroup_internal.h"
 
 #include <dirent.h>
@@ -30,7 +30,8 @@ uint64_t cgroup_now_ns(void)
 
 static void sleep_ns(uint64_t ns)
 {
-    struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    struct timespec ts = {.tv_sec = (time_t)(ns / 1000000000u),
+                          .tv_nsec = (long)(ns % 1000000000u)};
     nanosleep(&ts, NULL);
 }
 
@@ -131,8 +132,8 @@ int cgroup_rmdir(const char *path, uint64_t deadline_ns)
     }
 }
 
-/* A pid read from the group may have ended and been given to a stranger since: hold it by descriptor,
- * then look whether it is in the group still. */
+/* A pid read from the group may have ended and been given to a stranger since: hold it by
+ * descriptor, then look whether it is in the group still. */
 static void kill_member(pid_t pid, const char *name)
 {
     _cleanup_close_ int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -180,8 +181,9 @@ void cgroup_kill_dir(int dir_fd, const char *name)
 {
     if (cgroup_file_write(dir_fd, "cgroup.kill", "1") == 0)
         return;
-    /* v2 before 5.14: frozen processes cannot fork away from us, and still die of SIGKILL. v1 has no
-     * such file here; there repeated passes win, because pids.max and a dead pid 1 bound the race. */
+    /* v2 before 5.14: frozen processes cannot fork away from us, and still die of SIGKILL. v1 has
+     * no such file here; there repeated passes win, because pids.max and a dead pid 1 bound the
+     * race. */
     bool frozen = cgroup_file_write(dir_fd, "cgroup.freeze", "1") == 0;
     uint64_t end = cgroup_now_ns() + KILL_WAIT_NS;
     while (kill_listed(dir_fd, name) > 0 && cgroup_now_ns() < end)
@@ -231,7 +233,8 @@ static bool remove_stale(const struct host_cgroups *where, const char *name, boo
         if (!parent[0])
             continue;
         snprintf(path, sizeof(path), "%s/%s", parent, name);
-        /* The anchor goes last and only when the rest is gone, else nothing would lead here again. */
+        /* The anchor goes last and only when the rest is gone, else nothing would lead here again.
+         */
         if (gone && cgroup_rmdir(path, deadline) < 0)
             gone = false;
     }
