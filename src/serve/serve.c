@@ -115,8 +115,10 @@ static void serve_bury(struct serve *s)
                     job->run.supervised.out[1].kept.cap > 65536;
         job_free(job);
     }
+#ifdef __GLIBC__
     if (was_large && s->n_jobs == 0)
-        malloc_trim(0); /* an idle supervisor is small */
+        malloc_trim(0); /* an idle supervisor is small; other libraries give memory back by themselves */
+#endif
 }
 
 int serve_main(void)
