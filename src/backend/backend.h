@@ -53,7 +53,7 @@ struct backend_outcome {
 struct guest {
     const struct backend *backend;
     const struct plan *plan;
-    int event_fd;  /* readable when the guest is gone */
+    int event_fd;  /* readable when the guest has ended */
     int stdio[3];  /* our ends: write to 0, read from 1 and 2; -1 when closed */
     pid_t pid;     /* host's view of the guest's first process of ours; 0 when there is none */
     void *priv;
@@ -72,7 +72,10 @@ struct backend {
     uint64_t (*started)(struct guest *guest);
     /* Numbers while it runs. */
     int (*measure)(struct guest *guest, struct backend_usage *ret_usage);
-    /* After event_fd was readable: collects the outcome, removes every trace, closes the descriptors. */
+    /* After event_fd was readable: -1 when every process of the guest is gone, else a descriptor that
+     * becomes readable when they are. */
+    int (*lingers)(struct guest *guest);
+    /* After that: collects the outcome, removes every trace, closes the descriptors. */
     void (*finish)(struct guest *guest, struct backend_outcome *ret_outcome, struct cordon_err *err);
 };
 

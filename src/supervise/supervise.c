@@ -53,6 +53,9 @@ static void supervise_on_gone(struct loop_watch *w, uint32_t events)
     (void)events;
     struct supervised *s = w->data;
     loop_set(s->loop, &s->gone, 0);
+    s->gone.fd = s->guest.backend->lingers(&s->guest);
+    if (s->gone.fd >= 0 && loop_set(s->loop, &s->gone, EPOLLIN) == 0)
+        return;
     loop_set(s->loop, &s->timer, 0);
     supervise_watch_stop(s);
     for (int i = 0; i < 2; i++) {

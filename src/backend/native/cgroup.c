@@ -120,11 +120,11 @@ static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot
     return 0;
 }
 
-static void remove_dirs(struct cgroup *cg, uint64_t deadline_ns)
+static void remove_dirs(struct cgroup *cg, int down_to, uint64_t deadline_ns)
 {
-    bool gone = true;
+    bool gone = !cg->left_behind;
     util_close(&cg->cpu_fd);
-    for (int slot = SLOT_COUNT - 1; slot >= 0; slot--) {
+    for (int slot = SLOT_COUNT - 1; slot >= down_to; slot--) {
         struct cgroup_dir *dir = &cg->dir[slot];
         util_close(&dir->enter_fd);
         util_close(&dir->fd);
@@ -132,14 +132,15 @@ static void remove_dirs(struct cgroup *cg, uint64_t deadline_ns)
             continue;
         /* The anchor is left when another one is: cgroup_gc() finds the rest by it. */
         if (!dir->alias && gone && cgroup_rmdir(dir->path, deadline_ns) < 0)
-            gone = false;
+            gone = !(cg->left_behind = true);
         dir->path[0] = '\0';
         dir->alias = false;
     }
 }
 
+/* Makes the groups of the slots from first to last. A first name that is taken is passed over. */
 static int make_dirs(struct cgroup *cg, const struct host_cgroups *where,
-                     const struct plan_limits *limits, struct cordon_err *err)
+                     const struct plan_limits *limits, int first, int last, struct cordon_err *err)
 {
     static atomic_uint counter;
     struct cgroup_owner owner;
@@ -148,23 +149,29 @@ static int make_dirs(struct cgroup *cg, const struct host_cgroups *where,
         return cgroup_err(err, -r, "/proc/self/stat", NULL);
 
     for (int tries = 0; tries < NAME_TRIES; tries++) {
-        owner.n = atomic_fetch_add(&counter, 1);
-        cgroup_name_format(&owner, cg->name);
+        if (!cg->named) {
+            owner.n = atomic_fetch_add(&counter, 1);
+            cgroup_name_format(&owner, cg->name);
+        }
         int slot;
         const char *parent = "";
-        for (slot = 0; slot < SLOT_COUNT; slot++) {
+        bool made = false;
+        for (slot = first; slot <= last; slot++) {
             parent = cgroup_slot_parent(where, (enum cgroup_slot)slot);
             if (!parent[0] || (slot == SLOT_CPU && !limits->cpu_percent))
                 continue;
             r = make_dir(cg, parent, (enum cgroup_slot)slot);
             if (r < 0)
                 break;
+            made = true;
         }
-        if (slot == SLOT_COUNT)
+        if (slot > last) {
+            cg->named |= made;
             return 0;
-        remove_dirs(cg, 0);
+        }
+        remove_dirs(cg, SLOT_V2, 0);
         /* Taken: left by what this process was before it executed Cordon. */
-        if (r != -EEXIST)
+        if (r != -EEXIST || cg->named)
             return cgroup_err(err, -r, parent, cg->name);
     }
     return cgroup_err(err, EEXIST, cg->name, NULL);
@@ -204,18 +211,33 @@ int cgroup_create(const struct host_cgroups *where, const struct plan_limits *li
     for (int slot = 0; slot < SLOT_COUNT; slot++)
         cg->dir[slot].fd = cg->dir[slot].enter_fd = -1;
 
-    if (cgroup_v2_prepare(where, err) < 0 || make_dirs(cg, where, limits, err) < 0)
+    if (cgroup_v2_prepare(where, err) < 0 ||
+        make_dirs(cg, where, limits, SLOT_V2, SLOT_V2, err) < 0)
         goto fail;
     take_controls(cg, where, limits);
-    if (cgroup_v1_limit(cg, limits, err) < 0 || cgroup_v2_limit(cg, limits, err) < 0)
+    if (cgroup_v2_limit(cg, limits, err) < 0)
         goto fail;
     *ret_cgroup = cg;
     return 0;
 
 fail:
-    remove_dirs(cg, 0);
+    remove_dirs(cg, SLOT_V2, 0);
     free(cg);
     return -1;
+}
+
+int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
+                     const struct plan_limits *limits, struct cordon_err *err)
+{
+    if (make_dirs(cg, where, limits, SLOT_V2 + 1, SLOT_COUNT - 1, err) < 0)
+        return -1;
+    take_controls(cg, where, limits);
+    return cgroup_v1_limit(cg, limits, err);
+}
+
+void cgroup_remove_v1(struct cgroup *cg)
+{
+    remove_dirs(cg, SLOT_V2 + 1, cgroup_now_ns() + DESTROY_WAIT_NS);
 }
 
 unsigned cgroup_controls(const struct cgroup *cg)
@@ -233,15 +255,21 @@ int cgroup_clone_fd(const struct cgroup *cg)
     return cg->dir[SLOT_V2].fd;
 }
 
-int cgroup_enter(const struct cgroup *cg, bool in_v2)
+size_t cgroup_entries(const struct cgroup *cg, int *ret_fds)
 {
-    for (int slot = in_v2 ? SLOT_V2 + 1 : SLOT_V2; slot < SLOT_COUNT; slot++) {
-        int fd = cg->dir[slot].enter_fd;
-        if (fd < 0)
-            continue;
+    size_t n = 0;
+    for (int slot = SLOT_V2 + 1; slot < SLOT_COUNT; slot++)
+        if (cg->dir[slot].enter_fd >= 0)
+            ret_fds[n++] = cg->dir[slot].enter_fd;
+    return n;
+}
+
+int cgroup_enter(const int *fds, size_t n_fds)
+{
+    for (size_t i = 0; i < n_fds; i++) {
         ssize_t n;
         do
-            n = write(fd, "0", 1);
+            n = write(fds[i], "0", 1);
         while (n < 0 && errno == EINTR);
         if (n != 1)
             return n < 0 ? -errno : -EIO;
@@ -343,6 +371,6 @@ void cgroup_destroy(struct cgroup *cg)
 {
     if (!cg)
         return;
-    remove_dirs(cg, cgroup_now_ns() + DESTROY_WAIT_NS);
+    remove_dirs(cg, SLOT_V2, cgroup_now_ns() + DESTROY_WAIT_NS);
     free(cg);
 }

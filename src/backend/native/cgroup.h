@@ -1,16 +1,17 @@
 /* Limits of one guest as control groups: v2 by delegation, v1 as root (with a v2 group beside it for
  * cgroup.kill where there is a v2 tree). Runs in the supervisor; cgroup_enter() alone runs in the
- * guest's pid 1.
+ * process that becomes the guest's program.
  *
  * Groups are named cordon-<supervisor pid>-<start time of that pid>-<pid namespace>-<n>, so that what
  * a killed Cordon left behind can be told from the living (also from those of another container that
  * shares the tree) and be removed by cgroup_gc().
  *
- * Placing the guest: start it with cgroup_clone_fd() where there is one, then have it call
- * cgroup_enter() when its set-up is done and before it forks or executes anything of the guest. A v1
- * group is entered late on purpose: what our own set-up allocates is then not charged to the guest.
- * cgroup_attach() does the same from outside for a process that cannot do it itself, and is slow: the
- * kernel waits for a grace period (3 to 15 ms measured), which a thread that moves itself does not. */
+ * The v2 group is made first and pid 1 is cloned into it. The v1 groups are made while pid 1 builds
+ * the guest's root, and are entered by the process that becomes the guest's program, last thing before
+ * its execve: what our own set-up allocates is then not charged to the guest, and they are empty and
+ * can be removed while the kernel still takes pid 1's namespaces apart. A thread that moves itself
+ * into a v1 group waits for nothing; moving another process, or a process into a v2 group, waits for a
+ * grace period (3 to 15 ms measured). */
 #ifndef NATIVE_CGROUP_H
 #define NATIVE_CGROUP_H
 
@@ -52,20 +53,26 @@ struct cgroup_usage {
 /* What groups made at this place would hold (CPU percent included, whether asked for or not). */
 unsigned cgroup_offers(const struct host_cgroups *where);
 
-/* Makes the groups and writes the limits. Nothing is left behind on failure. A controller that the
- * host does not offer is left out: see cgroup_controls(). Worth calling also where .kind is NONE but
- * .v2 is not empty: kill, CPU time and freezer without limits. */
+/* Makes the v2 group, where there is one, and writes its limits. Nothing is left behind on failure. A
+ * controller that the host does not offer is left out: see cgroup_controls(). Worth calling also where
+ * .kind is NONE but .v2 is not empty: kill, CPU time and freezer without limits. */
 int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
                   struct cgroup **ret_cgroup, struct cordon_err *err);
+/* Makes the v1 groups beside it and writes their limits. On failure cgroup_destroy() clears up. */
+int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
+                     const struct plan_limits *limits, struct cordon_err *err);
+/* Removes the v1 groups; the guest is gone, pid 1 need not be. Call cgroup_usage() before. */
+void cgroup_remove_v1(struct cgroup *cg);
 /* Mask of enum cgroup_control that is in force. */
 unsigned cgroup_controls(const struct cgroup *cg);
 /* Descriptor for CLONE_INTO_CGROUP, or -1. Belongs to the group. */
 int cgroup_clone_fd(const struct cgroup *cg);
-/* Moves the calling thread, which must be its process's only one, into the groups that
- * CLONE_INTO_CGROUP does not reach (all of v1). Only write(2) on descriptors opened before the clone:
- * works after every privilege, root and namespace was given up, and allocates nothing.
- * in_v2: the caller was cloned with cgroup_clone_fd(). 0 or -errno. */
-int cgroup_enter(const struct cgroup *cg, bool in_v2);
+#define CGROUP_ENTRIES_MAX 8
+/* The descriptors through which a process enters the v1 groups; they belong to the groups. */
+size_t cgroup_entries(const struct cgroup *cg, int *ret_fds);
+/* Moves the calling thread, which must be its process's only one, into v1 groups. Only write(2): works
+ * after every privilege, root and namespace was given up, and allocates nothing. 0 or -errno. */
+int cgroup_enter(const int *fds, size_t n_fds);
 /* The same from the supervisor, for a process that was not placed by clone3. */
 int cgroup_attach(struct cgroup *cg, pid_t pid, struct cordon_err *err);
 /* CPU time of our own set-up inside the groups, which is not the guest's and is taken off the numbers

@@ -46,7 +46,7 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
         return -1;
     if (mine & CGROUP_PIDS) {
         const struct cgroup_dir *dir = &cg->dir[SLOT_PIDS];
-        uint64_t most = (uint64_t)limits->processes + CGROUP_OWN_TASKS;
+        uint64_t most = limits->processes;
         int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
         if (r < 0)
             return cgroup_err(err, -r, dir->path, "pids.max");

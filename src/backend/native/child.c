@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,6 +54,8 @@ static void child_keep_only_ours(struct native_child *c)
     int last = 2;
     for (;;) {
         int next = c->go_fd > last ? c->go_fd : -1;
+        if (c->done_fd > last && (next < 0 || c->done_fd < next))
+            next = c->done_fd;
         for (size_t i = 0; i < p->n_ops; i++)
             if (c->mount_fds[i] > last && (next < 0 || c->mount_fds[i] < next))
                 next = c->mount_fds[i];
@@ -187,23 +190,58 @@ static void child_wipe_arguments(struct native_child *c)
 
 void native_child_begin(struct native_child *c)
 {
-    /* Before anything costs memory or time: what we do is done within the limits. */
-    int r = c->cgroup ? cgroup_enter(c->cgroup, c->in_v2) : 0;
-    if (r < 0)
-        native_child_fail(c, "cgroup", -r, "enter");
     child_keep_only_ours(c);
     child_wipe_arguments(c);
 }
 
+void native_child_receive_groups(struct native_child *c)
+{
+    if (c->plan->cgroups.kind != HOST_CGROUP_V1)
+        return;
+    char byte;
+    union {
+        char space[CMSG_SPACE(sizeof(c->entries))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+                         .msg_controllen = sizeof(control.space)};
+    ssize_t n;
+    do
+        n = recvmsg(c->go_fd, &msg, MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    struct cmsghdr *cmsg = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
+    if (!cmsg || cmsg->cmsg_type != SCM_RIGHTS)
+        _exit(1); /* the supervisor gave up or died */
+    c->n_entries = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(c->entries, CMSG_DATA(cmsg), c->n_entries * sizeof(int));
+}
+
+static uint64_t child_tv_ns(struct timeval tv)
+{
+    return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
+}
+
 void native_child_note_usage(struct native_child *c)
 {
+    struct rusage self, helpers;
+    getrusage(RUSAGE_SELF, &self);
+    getrusage(RUSAGE_CHILDREN, &helpers);
+    c->status->setup_user_ns = child_tv_ns(self.ru_utime) + child_tv_ns(helpers.ru_utime);
+    c->status->setup_sys_ns = child_tv_ns(self.ru_stime) + child_tv_ns(helpers.ru_stime);
+    c->status->guest_user_ns = child_tv_ns(helpers.ru_utime);
+    c->status->guest_sys_ns = child_tv_ns(helpers.ru_stime);
+}
+
+void native_child_note_end(struct native_child *c)
+{
+    struct native_status *s = c->status;
     struct rusage ru;
-    if (getrusage(RUSAGE_SELF, &ru) == 0) {
-        c->status->setup_user_ns =
-            (uint64_t)ru.ru_utime.tv_sec * 1000000000u + (uint64_t)ru.ru_utime.tv_usec * 1000u;
-        c->status->setup_sys_ns =
-            (uint64_t)ru.ru_stime.tv_sec * 1000000000u + (uint64_t)ru.ru_stime.tv_usec * 1000u;
-    }
+    getrusage(RUSAGE_CHILDREN, &ru);
+    s->guest_user_ns = child_tv_ns(ru.ru_utime) - s->guest_user_ns;
+    s->guest_sys_ns = child_tv_ns(ru.ru_stime) - s->guest_sys_ns;
+    s->guest_rss_bytes = (uint64_t)ru.ru_maxrss * 1024;
+    atomic_store(&s->all_dead, 1);
 }
 
 _Noreturn void native_child_main(struct native_child *c)
@@ -213,10 +251,6 @@ _Noreturn void native_child_main(struct native_child *c)
     native_child_begin(c);
     child_become_guest(c);
 
-    /* Only now are we in the groups that hold the limits, so only now is the group's root ours to
-     * hide: a cgroup namespace made by the clone would show the host's path. */
-    if (unshare(CLONE_NEWCGROUP) < 0)
-        native_child_fail(c, "cgroup namespace", errno, "unshare");
     if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
         native_child_fail(c, "hostname", errno, "sethostname");
     /* A network namespace costs the kernel about as much as all of our mounts: where a second core
@@ -244,7 +278,7 @@ _Noreturn void native_child_main(struct native_child *c)
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_SETMASK, &chld, NULL);
 
-    native_drop_capabilities(c);
+    native_drop_capabilities(c, true);
     /* From here on no process of the guest's namespace may look into this one: a dumpable pid 1 of the
      * same uid loses its descriptors to pidfd_getfd and its memory to ptrace. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
@@ -252,6 +286,7 @@ _Noreturn void native_child_main(struct native_child *c)
 
     int fence_fd = native_fence_make(c);
     struct native_guest guest = {.child = c, .fence_fd = fence_fd};
+    native_child_receive_groups(c);
     native_child_note_usage(c);
     pid_t pid = native_guest_clone(&guest);
     if (pid < 0)

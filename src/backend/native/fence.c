@@ -25,7 +25,20 @@
 
 #define FENCE_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
 
-void native_drop_capabilities(struct native_child *c)
+static void fence_capset(struct native_child *c, unsigned set)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {{.effective = set, .permitted = set}};
+    if (syscall(SYS_capset, &header, data) < 0)
+        native_child_fail(c, "capabilities", errno, "capset");
+}
+
+void native_drop_last_capability(struct native_child *c)
+{
+    fence_capset(c, 0);
+}
+
+void native_drop_capabilities(struct native_child *c, bool keep_admin)
 {
     /* The bounding set first: dropping from it needs CAP_SETPCAP, which the next step takes away. */
     for (int cap = 0; cap < 64; cap++)
@@ -38,10 +51,7 @@ void native_drop_capabilities(struct native_child *c)
         }
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         native_child_fail(c, "capabilities", errno, "ambient set");
-    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[2] = {0};
-    if (syscall(SYS_capset, &header, none) < 0)
-        native_child_fail(c, "capabilities", errno, "capset");
+    fence_capset(c, keep_admin ? 1u << CAP_SYS_ADMIN : 0);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         native_child_fail(c, "no_new_privs", errno, "prctl");
 }
@@ -192,6 +202,16 @@ static int fence_guest_main(void *arg)
         old[0] = old[1];
         if (syscall(SYS_prlimit64, 0, p->rlimits[i].resource, old, NULL) < 0)
             native_child_fail(c, "rlimit", errno, "setrlimit");
+    }
+    int r = cgroup_enter(c->entries, c->n_entries);
+    if (r < 0)
+        native_child_fail(c, "cgroup", -r, "enter");
+    if (p->tier == TIER_FULL) {
+        /* Only now are we in the groups that hold the limits, so only now is their root ours to hide:
+         * a namespace made by the clone would show the host's path. */
+        if (unshare(CLONE_NEWCGROUP) < 0)
+            native_child_fail(c, "cgroup namespace", errno, "unshare");
+        native_drop_last_capability(c);
     }
     if (p->tier == TIER_LANDLOCK)
         native_keeper_guest(g);

@@ -42,7 +42,7 @@ static void init_note_scratch(struct native_status *status)
 /* A signal the supervisor forwards to the main process; false when the supervisor is gone. */
 static bool init_forward(int go_fd, pid_t main_pid)
 {
-    unsigned char sig;
+    unsigned char sig = 0;
     ssize_t n = read(go_fd, &sig, 1);
     if (n == 1 && sig >= 1 && sig <= 64)
         kill(main_pid, sig);
@@ -69,11 +69,12 @@ static bool init_reap(struct native_status *status, pid_t main_pid)
 
 /* What the main process left behind dies with it. Killing from inside costs one call; should anything
  * survive it, the end of pid 1 makes the kernel finish the job. */
-static _Noreturn void init_end(void)
+static _Noreturn void init_end(struct native_child *c)
 {
     kill(-1, SIGKILL);
     while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
         ;
+    native_child_note_end(c);
     _exit(0);
 }
 
@@ -82,10 +83,13 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
     struct native_status *status = c->status;
     (void)g;
 
+    native_drop_last_capability(c);
     /* The guest holds the pipes now; a copy here would keep them open after its end. */
     close(0);
     close(1);
     close(2);
+    for (size_t i = 0; i < c->n_entries; i++)
+        close(c->entries[i]);
 
     sigset_t chld;
     sigemptyset(&chld);
@@ -102,7 +106,7 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
             uint32_t started = NATIVE_STARTED;
             /* a failed set-up or execve recorded its own state: the first cause stays */
             atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);
-            init_end();
+            init_end(c);
         }
         if (sigfd < 0 || (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR))
             _exit(1);

@@ -45,6 +45,9 @@ static void keeper_become_guest(struct native_child *c)
     native_child_wait(c);
     for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
         ;
+    for (int i = 0; i < 3; i++) /* the streams are opened again by name, as /dev/stdout */
+        if (fchown(i, c->id, c->id) < 0)
+            native_child_fail(c, "ids", errno, "streams");
     if (setgroups(0, NULL) < 0)
         native_child_fail(c, "ids", errno, "setgroups");
     if (setresgid(c->id, c->id, c->id) < 0)
@@ -216,7 +219,7 @@ _Noreturn void native_keeper_main(struct native_child *c)
     if (chdir(p->cwd) < 0)
         native_child_fail(c, "working directory", errno, p->cwd);
     native_child_copy_files(c);
-    native_drop_capabilities(c);
+    native_drop_capabilities(c, false);
     /* The guest has this uid: a dumpable keeper would lose its descriptors and memory to it. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         native_child_fail(c, "dumpable", errno, "prctl");
@@ -224,6 +227,7 @@ _Noreturn void native_keeper_main(struct native_child *c)
     k.scoped = keeper_scope(c);
     struct native_guest guest = {.child = c, .fence_fd = native_fence_make(c)};
     keeper_serve_open_roots(&k);
+    native_child_receive_groups(c);
     native_child_note_usage(c);
     k.main_pid = native_guest_clone(&guest);
     if (k.main_pid < 0)

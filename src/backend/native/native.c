@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,10 +25,10 @@
 struct native {
     struct native_status *status;
     struct cgroup *cgroup;
-    int go_fd;         /* our end of the lifeline */
-    int dir_fd;        /* tier landlock: holds the lock of the guest's folder */
-    const char *dir;   /* belongs to the plan */
-    bool reaped;
+    int go_fd;       /* our end of the lifeline */
+    int pidfd;
+    int dir_fd;      /* tier landlock: holds the lock of the guest's folder */
+    const char *dir; /* belongs to the plan */
 };
 
 /* Everything made on the way to a start; what was not handed over is undone in one place. */
@@ -34,7 +36,8 @@ struct native_start {
     struct native *n;
     struct native_child child;
     int pipes[3][2];
-    int go[2];
+    int go[2];   /* a socket: words and descriptors to the child, its end is the lifeline */
+    int done[2]; /* the child's end closes when it ends */
     int *mount_fds;
     int *file_fds;
 };
@@ -47,6 +50,7 @@ static void native_free(struct native *n)
         munmap(n->status, sizeof(*n->status));
     cgroup_destroy(n->cgroup);
     util_close(&n->go_fd);
+    util_close(&n->pidfd);
     native_keeper_dir_remove(n->dir, &n->dir_fd);
     free(n);
 }
@@ -59,6 +63,8 @@ static void start_done(struct native_start *s)
     }
     util_close(&s->go[0]);
     util_close(&s->go[1]);
+    util_close(&s->done[0]);
+    util_close(&s->done[1]);
     for (size_t i = 0; s->child.plan && s->mount_fds && i < s->child.plan->n_ops; i++)
         util_close(&s->mount_fds[i]);
     for (size_t i = 0; s->child.plan && s->file_fds && i < s->child.plan->n_files; i++)
@@ -95,7 +101,7 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     s->n = calloc(1, sizeof(*s->n));
     if (!s->mount_fds || !s->file_fds || !s->n)
         return err_nomem(err, "start");
-    s->n->go_fd = -1;
+    s->n->go_fd = s->n->pidfd = -1;
     s->n->dir_fd = -1;
     s->n->dir = p->private_dir;
     for (size_t i = 0; i < p->n_ops; i++)
@@ -111,17 +117,17 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     for (int i = 0; i < 3; i++)
         if (pipe2(s->pipes[i], O_CLOEXEC) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
-    if (pipe2(s->go, O_CLOEXEC) < 0)
+    if (pipe2(s->done, O_CLOEXEC) < 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->go) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
     if (start_open_files(s, err) < 0)
         return -1;
-    if (p->cgroups.kind != HOST_CGROUP_NONE &&
+    if ((p->cgroups.kind != HOST_CGROUP_NONE || p->cgroups.v2[0]) &&
         cgroup_create(&p->cgroups, &p->limits, &s->n->cgroup, err) < 0)
         return -1;
 
     s->child.status = s->n->status;
-    s->child.cgroup = s->n->cgroup;
-    s->child.in_v2 = s->n->cgroup && cgroup_clone_fd(s->n->cgroup) >= 0;
+    s->child.done_fd = s->done[1];
     s->child.go_fd = s->go[0];
     s->child.stdio[0] = s->pipes[0][0];
     s->child.stdio[1] = s->pipes[1][1];
@@ -132,8 +138,19 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     return 0;
 }
 
-/* clone3 where there is one; an outer filter may answer ENOSYS, then clone does the same. */
-static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd)
+/* After a failure behind the clone: nothing of the child may stay. */
+static int start_abort(pid_t pid, int pidfd)
+{
+    sys_pidfd_send_signal(pidfd, SIGKILL);
+    while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+        ;
+    close(pidfd);
+    return -1;
+}
+
+/* clone3 where there is one; an outer filter may answer ENOSYS, then clone does the same and the child
+ * is moved into its v2 group afterwards. */
+static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd, struct cordon_err *err)
 {
     int into = s->n->cgroup ? cgroup_clone_fd(s->n->cgroup) : -1;
     struct clone_args args = {
@@ -143,11 +160,42 @@ static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd)
         .cgroup = into >= 0 ? (uint64_t)into : 0,
     };
     pid_t pid = sys_clone3(&args);
-    if (pid < 0 && errno == ENOSYS) {
-        s->child.in_v2 = false;
-        pid = (pid_t)syscall(SYS_clone, flags | CLONE_PIDFD | SIGCHLD, 0, ret_pidfd, 0, 0);
+    if (pid >= 0 || errno != ENOSYS)
+        return pid;
+    pid = (pid_t)syscall(SYS_clone, flags | CLONE_PIDFD | SIGCHLD, 0, ret_pidfd, 0, 0);
+    if (pid > 0 && into >= 0 && cgroup_attach(s->n->cgroup, pid, err) < 0) {
+        start_abort(pid, *ret_pidfd);
+        errno = EIO;
+        return -1;
     }
     return pid;
+}
+
+/* The v1 groups are made while the child builds its root, and handed over as descriptors. */
+static int start_groups(struct native_start *s, struct cordon_err *err)
+{
+    const struct plan *p = s->child.plan;
+    if (p->cgroups.kind != HOST_CGROUP_V1)
+        return 0;
+    if (cgroup_create_v1(s->n->cgroup, &p->cgroups, &p->limits, err) < 0)
+        return -1;
+    int fds[CGROUP_ENTRIES_MAX];
+    size_t n = cgroup_entries(s->n->cgroup, fds);
+    union {
+        char space[CMSG_SPACE(sizeof(fds))];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec iov = {"c", 1};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+                         .msg_controllen = CMSG_SPACE(n * sizeof(int))};
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN(n * sizeof(int));
+    memcpy(CMSG_DATA(cmsg), fds, n * sizeof(int));
+    if (sendmsg(s->go[1], &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "hand over groups");
+    return 0; /* EPIPE: the child has failed already and says why on its status page */
 }
 
 static const char *start_refusal_hint(int err)
@@ -161,21 +209,11 @@ static const char *start_refusal_hint(int err)
     }
 }
 
-/* After a failure behind the clone: nothing of the child may stay. */
-static int start_abort(pid_t pid, int pidfd)
-{
-    sys_pidfd_send_signal(pidfd, SIGKILL);
-    while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
-        ;
-    close(pidfd);
-    return -1;
-}
-
 static int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                         struct cordon_err *err)
 {
     struct native_start s __attribute__((cleanup(start_done))) = {
-        .child.plan = plan, .pipes = {{-1, -1}, {-1, -1}, {-1, -1}}, .go = {-1, -1}};
+        .child.plan = plan, .pipes = {{-1, -1}, {-1, -1}, {-1, -1}}, .go = {-1, -1}, .done = {-1, -1}};
     *ret_host_refused = false;
     if (start_prepare(&s, err) < 0)
         return -1;
@@ -192,7 +230,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
     if (plan->tier == TIER_FULL)
         flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
     int pidfd = -1;
-    pid_t pid = start_clone(&s, flags, &pidfd);
+    pid_t pid = start_clone(&s, flags, &pidfd, err);
     if (pid < 0) {
         int e = errno;
         *ret_host_refused = plan->tier == TIER_FULL && e != ENOMEM && e != EAGAIN;
@@ -209,17 +247,19 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
     bool refused = false;
     if ((plan->tier == TIER_FULL && plan->own_host_ids &&
          native_write_maps(pid, id, &refused, err) < 0) ||
-        (plan->own_host_ids && write(s.go[1], "g", 1) != 1 &&
-         err_set(err, CORDON_ERR_INTERNAL, "start", errno, "start signal") < 0)) {
+        (plan->own_host_ids && send(s.go[1], "g", 1, MSG_NOSIGNAL) != 1 && errno != EPIPE &&
+         err_set(err, CORDON_ERR_INTERNAL, "start", errno, "start signal") < 0) ||
+        start_groups(&s, err) < 0) {
         *ret_host_refused = refused;
         return start_abort(pid, pidfd);
     }
 
     s.n->go_fd = TAKE_FD(s.go[1]);
+    s.n->pidfd = pidfd;
     *ret_guest = (struct guest){
         .backend = &backend_native,
         .plan = plan,
-        .event_fd = pidfd,
+        .event_fd = TAKE_FD(s.done[0]),
         .stdio = {TAKE_FD(s.pipes[0][1]), TAKE_FD(s.pipes[1][0]), TAKE_FD(s.pipes[2][0])},
         .pid = pid,
         .priv = TAKE_PTR(s.n),
@@ -232,9 +272,9 @@ static void native_kill(struct guest *g)
     struct native *n = g->priv;
     /* tier full: the kernel ends the whole pid namespace with its pid 1 */
     if (g->plan->tier == TIER_FULL)
-        sys_pidfd_send_signal(g->event_fd, SIGKILL);
+        sys_pidfd_send_signal(n->pidfd, SIGKILL);
     else
-        native_keeper_kill(g->event_fd, &n->go_fd);
+        native_keeper_kill(n->pidfd, &n->go_fd);
     if (n->cgroup)
         cgroup_kill(n->cgroup);
 }
@@ -244,7 +284,7 @@ static int native_signal(struct guest *g, int sig)
     struct native *n = g->priv;
     char byte = (char)sig;
     /* pid 1 forwards: only it knows which process is the main one */
-    if (sig < 1 || sig > 64 || write(n->go_fd, &byte, 1) != 1)
+    if (sig < 1 || sig > 64 || send(n->go_fd, &byte, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
         return -1;
     return 0;
 }
@@ -253,6 +293,20 @@ static uint64_t native_started(struct guest *g)
 {
     struct native *n = g->priv;
     return atomic_load(&n->status->state) == NATIVE_SETUP ? 0 : n->status->started_ns;
+}
+
+static void usage_of(const struct cgroup_usage *c, struct backend_usage *ret)
+{
+    *ret = (struct backend_usage){
+        .cpu_user_ns = c->cpu_user_ns,
+        .cpu_sys_ns = c->cpu_sys_ns,
+        .peak_memory_bytes = c->memory_peak_bytes,
+        .processes_peak = c->pids_peak,
+        .processes_now = c->pids_now,
+        .processes_refused = c->pids_refused,
+        .oom_kills = c->oom_kills,
+        .throttled_ns = c->throttled_ns,
+    };
 }
 
 static int native_measure(struct guest *g, struct backend_usage *ret)
@@ -265,16 +319,7 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
         cgroup_sample(n->cgroup);
     if (cgroup_usage(n->cgroup, &u) < 0)
         return -1;
-    *ret = (struct backend_usage){
-        .cpu_user_ns = u.cpu_user_ns,
-        .cpu_sys_ns = u.cpu_sys_ns,
-        .peak_memory_bytes = u.memory_peak_bytes,
-        .processes_peak = u.pids_peak > 1 ? u.pids_peak - 1 : 0,
-        .processes_now = u.pids_now > 1 ? u.pids_now - 1 : 0, /* pid 1 is ours */
-        .processes_refused = u.pids_refused,
-        .oom_kills = u.oom_kills,
-        .throttled_ns = u.throttled_ns,
-    };
+    usage_of(&u, ret);
     return 0;
 }
 
@@ -284,7 +329,7 @@ static uint64_t tv_ns(struct timeval tv)
 }
 
 /* The groups know the whole tree; what they do not measure comes from the kernel's accounting of the
- * waited-for tree. */
+ * waited-for tree: pid 1's view of its children, or ours of pid 1 when it was killed. */
 static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
 {
     struct native *n = g->priv;
@@ -292,16 +337,19 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
     struct cgroup_usage c = {0};
     if (n->cgroup) {
         cgroup_exclude_cpu(n->cgroup, st->setup_user_ns, st->setup_sys_ns);
-        if (native_measure(g, u) == 0)
-            cgroup_usage(n->cgroup, &c);
+        if (cgroup_usage(n->cgroup, &c) == 0)
+            usage_of(&c, u);
     }
-    if (!c.has_cpu) {
+    if (!c.has_cpu && st->all_dead) {
+        u->cpu_user_ns = st->guest_user_ns;
+        u->cpu_sys_ns = st->guest_sys_ns;
+    } else if (!c.has_cpu) {
         uint64_t user = tv_ns(ru->ru_utime), sys = tv_ns(ru->ru_stime);
         u->cpu_user_ns = user > st->setup_user_ns ? user - st->setup_user_ns : 0;
         u->cpu_sys_ns = sys > st->setup_sys_ns ? sys - st->setup_sys_ns : 0;
     }
     if (!c.has_memory)
-        u->peak_memory_bytes = (uint64_t)ru->ru_maxrss * 1024;
+        u->peak_memory_bytes = st->all_dead ? st->guest_rss_bytes : (uint64_t)ru->ru_maxrss * 1024;
 }
 
 static void finish_denials(const struct native_status *st, struct backend_outcome *o)
@@ -355,12 +403,11 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
     }
 }
 
-static void native_finish(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
+static void finish_wait(struct guest *g, struct rusage *ru)
 {
     struct native *n = g->priv;
-    struct rusage ru = {0};
-    int wstatus;
-    while (wait4(g->pid, &wstatus, __WALL, &ru) < 0 && errno == EINTR)
+    int wstatus = 0;
+    while (wait4(g->pid, &wstatus, __WALL, ru) < 0 && errno == EINTR)
         ;
     /* a keeper that was killed could not take the guest along */
     if (g->plan->tier == TIER_LANDLOCK && WIFSIGNALED(wstatus)) {
@@ -368,6 +415,26 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
             cgroup_kill(n->cgroup);
         native_keeper_sweep();
     }
+}
+
+/* End of file on the pipe is the end of pid 1's own code. If it was killed, its guest may need a
+ * moment more: the process descriptor tells when the kernel has ended them all. */
+static int native_lingers(struct guest *g)
+{
+    struct native *n = g->priv;
+    struct pollfd p = {.fd = n->pidfd, .events = POLLIN};
+    return n->status->all_dead || poll(&p, 1, 0) == 1 ? -1 : n->pidfd;
+}
+
+static void native_finish(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
+{
+    struct native *n = g->priv;
+    struct rusage ru = {0};
+    /* With every process of the guest reaped, the numbers are final and the groups empty: they go
+     * while the kernel takes pid 1's namespaces apart. Otherwise pid 1 comes first. */
+    bool early = n->status->all_dead != 0;
+    if (!early)
+        finish_wait(g, &ru);
     *o = (struct backend_outcome){.started_ns = n->status->started_ns,
                                   .ended_ns = n->status->exited_ns};
     finish_state(g, o, err);
@@ -375,6 +442,10 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     finish_denials(n->status, o);
     o->scratch_full = n->status->scratch_full != 0;
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
+    if (n->cgroup)
+        cgroup_remove_v1(n->cgroup);
+    if (early)
+        finish_wait(g, &ru);
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
     util_close(&g->event_fd);
@@ -389,5 +460,6 @@ const struct backend backend_native = {
     .signal = native_signal,
     .started = native_started,
     .measure = native_measure,
+    .lingers = native_lingers,
     .finish = native_finish,
 };

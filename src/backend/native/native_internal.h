@@ -32,7 +32,9 @@ struct native_status {
     int32_t wstatus;
     uint64_t started_ns; /* CLOCK_MONOTONIC of the host */
     uint64_t exited_ns;
-    uint64_t setup_user_ns, setup_sys_ns; /* CPU time of our own set-up inside the guest's groups */
+    uint64_t setup_user_ns, setup_sys_ns; /* CPU time of pid 1 and its helpers before the guest */
+    uint64_t guest_user_ns, guest_sys_ns, guest_rss_bytes; /* valid with all_dead */
+    _Atomic uint32_t all_dead; /* every process of the guest was reaped; only pid 1 itself is left */
     uint32_t scratch_full; /* no space or no inode was left when the main process ended */
     char stage[24];
     char what[256];
@@ -45,8 +47,9 @@ struct native_status {
 struct native_child {
     const struct plan *plan;
     struct native_status *status;
-    const struct cgroup *cgroup; /* NULL: none */
-    bool in_v2;                  /* the clone placed us in the v2 group already */
+    int done_fd;         /* closed by our end, whatever brings it: the supervisor reads end of file */
+    int entries[CGROUP_ENTRIES_MAX]; /* of v1 groups, received from the supervisor */
+    size_t n_entries;
     int go_fd;           /* a byte arrives when the ids are mapped (guests of root), later ones are signals to forward; end of file means the supervisor is gone */
     int stdio[3];        /* ends of our pipes */
     const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
@@ -61,9 +64,12 @@ _Noreturn void native_child_main(struct native_child *c);
 /* Records the failure on the status page and ends the child. */
 _Noreturn void native_child_fail(struct native_child *c, const char *stage, int err, const char *what);
 
-/* Steps every inner process of ours begins with: enter the groups, keep only our descriptors, wipe
- * the arguments. */
+/* Steps every inner process of ours begins with: keep only our descriptors, wipe the arguments. */
 void native_child_begin(struct native_child *c);
+/* Waits for the v1 groups the supervisor made meanwhile. */
+void native_child_receive_groups(struct native_child *c);
+/* Every guest process was reaped: says so, with what they used. */
+void native_child_note_end(struct native_child *c);
 /* Puts the plan's files into the working directory. */
 void native_child_copy_files(struct native_child *c);
 /* Waits for the supervisor's word: the ids are mapped. */
@@ -96,7 +102,10 @@ struct native_guest {
 };
 
 /* fence.c: last steps before execve */
-void native_drop_capabilities(struct native_child *c);
+/* keep_admin: all but CAP_SYS_ADMIN (in the guest's own user namespace), which the last namespace
+ * needs; it goes with native_drop_last_capability(). */
+void native_drop_capabilities(struct native_child *c, bool keep_admin);
+void native_drop_last_capability(struct native_child *c);
 int native_fence_make(struct native_child *c);
 pid_t native_guest_clone(struct native_guest *g);
 
