@@ -82,17 +82,18 @@ static void keeper_kill_all(const struct keeper *k)
 }
 
 /* Waits until everything that was killed is gone: whoever reads the result finds nothing running. */
-static _Noreturn void keeper_drain(void)
+static _Noreturn void keeper_drain(const struct keeper *k)
 {
     while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
         ;
+    native_child_note_end(k->c);
     _exit(0);
 }
 
 static _Noreturn void keeper_end(const struct keeper *k)
 {
     keeper_kill_all(k);
-    keeper_drain();
+    keeper_drain(k);
 }
 
 /* Takes every dead child. The main process is looked at before it is taken: while it is a zombie, its
@@ -116,7 +117,7 @@ static void keeper_reap(struct keeper *k)
         uint32_t started = NATIVE_STARTED;
         /* a failed set-up or execve recorded its own state: the first cause stays */
         atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);
-        keeper_drain();
+        keeper_drain(k);
     }
 }
 
@@ -136,6 +137,8 @@ static _Noreturn void keeper_run(struct keeper *k)
     close(0);
     close(1);
     close(2);
+    for (size_t i = 0; i < k->c->n_entries; i++)
+        close(k->c->entries[i]);
 
     sigset_t chld;
     sigemptyset(&chld);

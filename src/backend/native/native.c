@@ -219,9 +219,12 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         return -1;
     unsigned id = native_next_id(plan);
     if (plan->own_host_ids && plan->tier == TIER_FULL &&
-        native_idmap_open(plan, id, s.mount_fds, err) < 0)
+        native_idmap_open(plan, id, s.mount_fds, err) < 0) {
+        /* the first thing that asks for a user namespace here: its refusal is that of the tier */
+        *ret_host_refused = str_eq(err->stage, "ids") && err->sys_errno != ENOMEM &&
+                            err->sys_errno != EAGAIN;
         return -1;
-
+    }
     if (plan->tier == TIER_LANDLOCK && native_keeper_dir_make(plan, &id, &s.n->dir_fd, err) < 0)
         return -1;
     s.child.id = id;
