@@ -12,7 +12,7 @@ CLANG ?= clang
 export BUILD
 
 .DEFAULT_GOAL := all
-.PHONY: all help quickstart test test-full test-vm asan bench bench-check fuzz lint docs-check \
+.PHONY: all with-tests help quickstart test test-full test-vm asan bench bench-check fuzz lint docs-check \
         install clean
 
 all: $(BUILD)/build.ninja ## build the command, the library and the man pages
@@ -20,7 +20,12 @@ all: $(BUILD)/build.ninja ## build the command, the library and the man pages
 
 $(BUILD)/build.ninja:
 	@command -v $(MESON) >/dev/null || { echo "make: meson is missing: tools/deps build" >&2; exit 1; }
-	$(MESON) setup $(BUILD)
+	$(MESON) setup $(BUILD) -Dtests=false
+
+# Unit tests need one library more than the product, so they are built only when asked for.
+with-tests: $(BUILD)/build.ninja
+	@$(MESON) configure $(BUILD) -Dtests=true
+	@ninja -C $(BUILD)
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,17 +37,17 @@ quickstart: ## install what is missing, build, and take the tour
 
 test: ## install the test tools, build, run the unit tests and both end-to-end worlds
 	@tools/deps build test
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory with-tests
 	@tools/run-tests
 
 test-full: ## the same with the slow cases and the Docker container
 	@tools/deps build test docker
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory with-tests
 	@CORDON_TEST_FULL=1 tools/run-tests --docker
 
 test-vm: ## the suites in an emulated machine: an older kernel, cgroup v2 with delegation
 	@tools/deps build test vm
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory with-tests
 	@tools/run-vm
 
 asan: ## unit tests and a part of the end-to-end suite with address and undefined sanitizers
@@ -72,8 +77,7 @@ fuzz: ## run every fuzzer for FUZZ_SECONDS (20)
 
 lint: ## format, static analysis, include direction, lengths
 	@tools/deps build test lint
-	@[ -f $(BUILD)/build.ninja ] || $(MESON) setup $(BUILD)
-	@ninja -C $(BUILD)
+	@$(MAKE) --no-print-directory with-tests
 	@tools/lint
 
 docs-check: all ## do the documents say what the command does?
