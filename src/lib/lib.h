@@ -29,8 +29,8 @@ bool peer_is_gone(const struct peer *peer);
 /* Ends it and waits. */
 void peer_stop(struct peer *peer);
 
-/* spawn.c: starts binary as the supervisor at the other end of control_fd. It is no child of ours
- * afterwards. -1 with errno. */
+/* spawn.c: starts binary as the supervisor at the other end of control_fd; host_fd is a pidfd of ours,
+ * -1: none. It is no child of ours afterwards. -1 with errno. */
 int spawn_supervisor(const char *binary, int control_fd, int host_fd);
 
 /* locate.c: absolute path of the cordon program, to be freed. */

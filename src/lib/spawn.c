@@ -34,19 +34,22 @@ struct spawn {
 static int spawn_descriptors(const struct spawn *s)
 {
     int control = fcntl(s->control_fd, F_DUPFD, SPAWN_HIGH_FD);
-    int host = fcntl(s->host_fd, F_DUPFD, SPAWN_HIGH_FD);
+    int host = s->host_fd < 0 ? -1 : fcntl(s->host_fd, F_DUPFD, SPAWN_HIGH_FD);
     int null = open("/dev/null", O_RDWR);
-    if (control < 0 || host < 0 || null < 0)
+    if (control < 0 || (s->host_fd >= 0 && host < 0) || null < 0)
         return -1;
     for (int fd = 0; fd < 3; fd++)
         if (dup2(null, fd) < 0)
             return -1;
-    if (dup2(control, WIRE_CONTROL_FD) < 0 || dup2(host, WIRE_HOST_FD) < 0)
+    if (dup2(control, WIRE_CONTROL_FD) < 0 || (host >= 0 && dup2(host, WIRE_HOST_FD) < 0))
         return -1;
-    return sys_close_range(WIRE_HOST_FD + 1, ~0U);
+    return sys_close_range(host < 0 ? WIRE_HOST_FD : WIRE_HOST_FD + 1, ~0U);
 }
 
-static int spawn_inner(void *data)
+/* The sanitizer takes the foreign stack for damage. */
+#define SPAWN_HELPER __attribute__((no_sanitize("address"))) static int
+
+SPAWN_HELPER spawn_inner(void *data)
 {
     struct spawn *s = data;
     /* No environment: it may hold secrets, and the supervisor has no use for it. */
@@ -58,7 +61,7 @@ static int spawn_inner(void *data)
     _exit(127);
 }
 
-static int spawn_outer(void *data)
+SPAWN_HELPER spawn_outer(void *data)
 {
     struct spawn *s = data;
     pid_t pid = clone(spawn_inner, s->inner_stack, CLONE_VM | CLONE_VFORK | SIGCHLD, s);

@@ -6,6 +6,7 @@
 #include "serve/serve.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
@@ -85,12 +86,13 @@ static void serve_become_own(void)
 
 static int serve_start(struct serve *s, struct cordon_err *err)
 {
+    bool has_host = fcntl(WIRE_HOST_FD, F_GETFD) >= 0; /* before anything of ours takes the number */
     s->control = (struct loop_watch){.fd = WIRE_CONTROL_FD, .fn = serve_on_control, .data = s};
     s->host_gone = (struct loop_watch){.fd = WIRE_HOST_FD, .fn = serve_on_host_gone, .data = s};
     if (host_probe_quick(&s->host, err) < 0)
         return -1;
     if (loop_init(&s->loop) < 0 || loop_set(&s->loop, &s->control, EPOLLIN) < 0 ||
-        loop_set(&s->loop, &s->host_gone, EPOLLIN) < 0)
+        (has_host && loop_set(&s->loop, &s->host_gone, EPOLLIN) < 0))
         return err_set(err, CORDON_ERR_INTERNAL, "open", errno, "event loop");
     return 0;
 }

@@ -2,7 +2,8 @@
  * processes ends. Links libcordon only. The program to start is named by CORDON_BINARY; a host that
  * cannot run guests fails these tests.
  *
- * CORDON_TEST_SMALL=1 shrinks the numbers for slow tools (valgrind). */
+ * CORDON_TEST_SMALL=1 shrinks the numbers and leaves out what valgrind's own clone and its missing
+ * pidfd_open cannot show. */
 #include <cordon.h>
 
 #include <dirent.h>
@@ -286,7 +287,8 @@ static void wrong_program(void **state)
     assert_int_equal(err.code, CORDON_ERR_USAGE);
     o.binary = "/etc/passwd";
     assert_int_equal(cordon_open(&o, &h, &err), -1);
-    assert_int_equal(err.sys_errno, EACCES);
+    if (!is_small())
+        assert_int_equal(err.sys_errno, EACCES);
     o.binary = "/no/such/file";
     assert_int_equal(cordon_open(&o, &h, &err), -1);
     assert_int_equal(err.sys_errno, ENOENT);
@@ -794,6 +796,8 @@ static void host_killed(void **state)
     (void)state;
     int report[2];
     pid_t pids[2];
+    if (is_small())
+        skip();
     assert_int_equal(pipe2(report, O_CLOEXEC), 0);
     assert_int_equal(in_child(die_with_jobs, report), 128 + SIGKILL);
     assert_int_equal(read(report[0], pids, sizeof(pids)), sizeof(pids));
@@ -859,7 +863,7 @@ static void idle_is_small(void **state)
     nap(100);
     long kib = resident_kib(cordon_supervisor_pid(handle));
     print_message("supervisor, idle: %ld KiB resident\n", kib);
-    assert_in_range(kib, 1, 4095);
+    assert_in_range(kib, 1, is_small() ? 1 << 20 : 4095); /* small also means sanitizers */
 }
 
 static void nothing_left(void **state)
