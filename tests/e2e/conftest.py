@@ -105,7 +105,7 @@ def shared():
 @pytest.fixture(autouse=True)
 def contained(request, world, canary):
     """The oracle, around every case."""
-    canaries = [str(canary), "/etc/passwd", "/etc/hosts", "/bin/true", cordon_run.CORDON, str(cordon_run.GUESTS)]
+    canaries = ([str(canary)], ["/etc/passwd", "/etc/hosts", "/usr/bin/env", cordon_run.CORDON, cordon_run.guest_path("hello")])
     # Fixtures that make files do so before the first look.
     for name in request.fixturenames:
         if name in ("shared", "tmp_path"):

@@ -115,13 +115,20 @@ def tree_facts(top):
     return found
 
 
+def system_facts(path):
+    """Files of the host that others may look at too: a profiler may link them, nobody may change them."""
+    st = os.lstat(path)
+    return st.st_mode, st.st_uid, st.st_gid, st.st_size, st.st_mtime_ns, st.st_ino
+
+
 class Snapshot:
-    """The host at one moment."""
+    """The host at one moment. Canaries: (folders of our own, files of the system)."""
 
     def __init__(self, canaries):
         self.files = {}
-        for path in canaries:
+        for path in canaries[0]:
             self.files.update(tree_facts(path))
+        self.files.update((path, system_facts(path)) for path in canaries[1])
         self.sets = {
             "mounts": _mounts(), "cgroups": _cgroups(), "/tmp": _listing("/tmp"), "/var/tmp": _listing("/var/tmp"),
             "/dev/shm": _listing("/dev/shm"), "/run": _listing("/run", exact=False), "System V ipc": _sysv(),

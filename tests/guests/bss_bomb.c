@@ -2,7 +2,7 @@
  * by an address-space limit, exec itself fails. */
 #include "guest.h"
 
-static char huge[900L * 1024 * 1024];
+static volatile char huge[900L * 1024 * 1024];
 
 int main(void)
 {

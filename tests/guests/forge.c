@@ -6,6 +6,7 @@
 #include "guest.h"
 
 #include <dirent.h>
+#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
@@ -83,8 +84,6 @@ static void control(pid_t pid)
     TRY(road(pid, "vm_readv"), process_vm_readv(pid, &mine, 1, &theirs, 1, 0));
     TRY(road(pid, "vm_writev"), process_vm_writev(pid, &mine, 1, &theirs, 1, 0));
     TRY(road(pid, "kcmp"), syscall(SYS_kcmp, pid, getpid(), 0, 0, 0));
-    struct rlimit r = { 1, 1 };
-    TRY(road(pid, "prlimit"), prlimit(pid, RLIMIT_NOFILE, &r, NULL));
     TRY(road(pid, "seize"), ptrace(PTRACE_SEIZE, pid, 0, 0));
     long a = TRY(road(pid, "attach"), ptrace(PTRACE_ATTACH, pid, 0, 0));
     if (a == 0) {
@@ -101,6 +100,24 @@ static void control(pid_t pid)
     TRY(road(pid, "sigcont"), kill(pid, SIGCONT));
 }
 
+/* Limits, priority and place of another process need no more than the same user: without a filter the
+ * first two end it. Last, since nothing else could be tried on a process that is gone. */
+static void starve(pid_t pid)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    TRY(road(pid, "affinity"), sched_setaffinity(pid, sizeof(one), &one));
+    TRY(road(pid, "idle"), sched_setscheduler(pid, SCHED_IDLE, &(struct sched_param) { 0 }));
+    TRY(road(pid, "nice"), setpriority(PRIO_PROCESS, (id_t) pid, 19));
+    struct rlimit r = { 1, 1 };
+    TRY(road(pid, "prlimit_nofile"), prlimit(pid, RLIMIT_NOFILE, &r, NULL));
+    TRY(road(pid, "prlimit_stack"), prlimit(pid, RLIMIT_STACK, &r, NULL));
+    TRY(road(pid, "prlimit_as"), prlimit(pid, RLIMIT_AS, &r, NULL));
+    r.rlim_cur = r.rlim_max = 0;
+    TRY(road(pid, "prlimit_cpu"), prlimit(pid, RLIMIT_CPU, &r, NULL));
+}
+
 static void attack(pid_t pid)
 {
     if (pid == getpid())
@@ -109,6 +126,7 @@ static void attack(pid_t pid)
     steal_fds(pid);
     open_files(pid);
     control(pid);
+    starve(pid);
 }
 
 int main(int argc, char **argv)
@@ -121,6 +139,14 @@ int main(int argc, char **argv)
     for (struct dirent *e; d && (e = readdir(d));)
         if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
             attack((pid_t) strtol(e->d_name, NULL, 10));
+    TRY("own prlimit", prlimit(0, RLIMIT_CORE, NULL, &(struct rlimit) { 0 }));
+    /* Long enough for pid 1 to meet what was done to it. */
+    for (int i = 0; i < 20; i++) {
+        if (fork() == 0)
+            _exit(0);
+        wait(NULL);
+        syscall(SYS_keyctl, 0, -3, 0);
+    }
     say("alive", "yes");
     return 0;
 }

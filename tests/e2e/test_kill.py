@@ -1,0 +1,199 @@
+"""However Cordon ends, nothing of the guest stays: cancel, kill -9 of each of our processes, closed pipes."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cordon_run import GUESTS, check_shape, guest_path, run, start
+
+NOISY = ["--allow-read", GUESTS, "--time-limit", "30s", "--"]
+
+
+def _tree(pid):
+    found, todo = [], [pid]
+    while todo:
+        for task in pathlib.Path(f"/proc/{todo.pop()}/task").glob("*/children"):
+            try:
+                children = [int(c) for c in task.read_text().split()]
+            except OSError:
+                continue
+            found += children
+            todo += children
+    return found
+
+
+def _alive(pids):
+    """Those still there, zombies aside; children of ours that ended are reaped on the way."""
+    left = []
+    for pid in pids:
+        try:
+            state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if state not in "ZX":
+            left.append(pid)
+    return left
+
+
+def _gone(pids, within):
+    end = time.monotonic() + within
+    while _alive(pids) and time.monotonic() < end:
+        time.sleep(0.005)
+    return not _alive(pids)
+
+
+def _started(*words):
+    p = start(*words)
+    p.stdout.readline()
+    time.sleep(0.1)
+    return p, _tree(p.pid)
+
+
+GUEST_KINDS = [["stubborn", "ignore"], ["stubborn", "stop-tree"], ["fork_bomb", "plain", "20", "40"], ["sleeper", "nanosleep"]]
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("kind", GUEST_KINDS, ids="-".join)
+def test_cancel(sig, kind):
+    p, pids = _started(*NOISY, guest_path(kind[0]), *kind[1:])
+    p.send_signal(sig)
+    began = time.monotonic()
+    out, _ = p.communicate(timeout=10)
+    assert p.returncode == 130
+    assert time.monotonic() - began < 1 and _gone(pids, 0.1), "the tree outlived the cancel"
+
+
+def test_cancel_gives_a_result():
+    p = start("--json", *NOISY, guest_path("sleeper"), "nanosleep")
+    time.sleep(0.5)
+    p.send_signal(signal.SIGTERM)
+    out, err = p.communicate(timeout=10)
+    result = json.loads(out)
+    check_shape(result)
+    assert (result["verdict"], result["exit_code"], p.returncode) == ("cancelled", 130, 130)
+    assert result["stdout"] == "waiting: nanosleep\n"
+
+
+def test_two_cancels_are_one():
+    p, pids = _started(*NOISY, guest_path("stubborn"), "ignore")
+    for _ in range(5):
+        p.send_signal(signal.SIGINT)
+    p.communicate(timeout=10)
+    assert p.returncode == 130 and _gone(pids, 0.1)
+
+
+def test_cancel_of_the_whole_group():
+    """Ctrl-C goes to the whole foreground group; the guest is not in it."""
+    p = start(*NOISY, guest_path("sleeper"), "nanosleep", start_new_session=True)
+    p.stdout.readline()
+    pids = _tree(p.pid)
+    os.killpg(p.pid, signal.SIGINT)
+    p.communicate(timeout=10)
+    assert p.returncode == 130 and _gone(pids, 0.2)
+
+
+@pytest.mark.parametrize("kind", GUEST_KINDS, ids="-".join)
+def test_kill_9_of_cordon(kind):
+    p, pids = _started(*NOISY, guest_path(kind[0]), *kind[1:])
+    assert pids
+    p.kill()
+    p.wait(timeout=10)
+    assert _gone(pids, 1.0), "guest processes outlived kill -9 of Cordon"
+    p.communicate(timeout=10)
+    # Cgroups of a killed run are reaped by the next one; the oracle looks after this.
+    assert run("--", "/bin/true").verdict == "ok"
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 2, 3, 5, 8, 12, 20])
+def test_kill_9_at_every_stage(delay_ms):
+    for extra in (0.0, 0.0003, 0.0006):
+        p = start(*NOISY, guest_path("stubborn"), "ignore", "20")
+        time.sleep(delay_ms / 1000 + extra)
+        pids = _tree(p.pid)
+        p.kill()
+        p.communicate(timeout=10)
+        assert _gone(pids, 1.0)
+    assert run("--", "/bin/true").verdict == "ok"
+
+
+@pytest.mark.parametrize("delay_ms", [0, 1, 2, 4, 8])
+def test_sigterm_at_every_stage(delay_ms):
+    p = start("--json", *NOISY, guest_path("sleeper"), "nanosleep", "20")
+    time.sleep(delay_ms / 1000)
+    p.terminate()
+    out, err = p.communicate(timeout=10)
+    assert p.returncode in (130, -signal.SIGTERM, 143), (p.returncode, err)
+    if p.returncode == 130 and out:
+        assert json.loads(out)["verdict"] == "cancelled"
+
+
+def test_kill_9_of_each_of_our_processes_inside(full):
+    """Ours below the supervisor, one at a time: the run ends, with an honest word for it."""
+    for index in range(3):
+        p = start("--json", *NOISY, guest_path("sleeper"), "nanosleep", "20")
+        time.sleep(0.3)
+        pids = _tree(p.pid)
+        if index >= len(pids):
+            p.terminate()
+            p.communicate(timeout=10)
+            break
+        os.kill(pids[index], signal.SIGKILL)
+        out, err = p.communicate(timeout=10)
+        result = json.loads(out)
+        check_shape(result)
+        assert result["verdict"] in ("signaled", "sandbox_error"), (index, result["verdict"])
+        assert _gone(pids, 0.5)
+
+
+def test_parent_shell_that_dies():
+    """The caller goes away: the guest is of no use to anybody, but it must still end at its limit."""
+    shell = subprocess.Popen(["/bin/sh", "-c", " ".join(["exec 3>&1;", os.environ.get("CORDON", "") or _cordon(), "run",
+                             "--time-limit", "1s", "--", "/bin/sleep", "20", "& echo $!; exit 0"])],
+                             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+    pid = int(shell.stdout.readline())
+    shell.wait()
+    time.sleep(0.3)
+    pids = _tree(pid)
+    assert _gone([pid, *pids], 3.0)
+    shell.stdout.close()
+
+
+def _cordon():
+    from cordon_run import CORDON
+    return CORDON
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_reader_that_goes_away(stream):
+    p = start(*NOISY, "/bin/sh", "-c", "while :; do echo x; echo y >&2; done")
+    getattr(p, stream).readline()
+    getattr(p, stream).close()
+    time.sleep(0.2)
+    pids = _tree(p.pid)
+    p.terminate()
+    p.communicate(timeout=10) if stream == "stderr" else p.stderr.read()
+    p.wait(timeout=10)
+    assert _gone(pids, 0.5)
+
+
+def test_reader_that_stalls():
+    """Nobody reads our output: the wall limit still holds."""
+    p = start("--time-limit", "500ms", "--allow-read", GUESTS, "--", guest_path("output"), "stdout", "1000", "forever")
+    time.sleep(1.5)
+    pids = _tree(p.pid)
+    assert not _alive(pids), "the guest outlived its limit because nobody read"
+    p.communicate(timeout=10)
+
+
+def test_stopped_and_continued():
+    p, pids = _started("--time-limit", "20s", "--", "/bin/sh", "-c", "echo up; sleep 0.5; exit 3")
+    p.send_signal(signal.SIGSTOP)
+    time.sleep(0.8)
+    p.send_signal(signal.SIGCONT)
+    assert p.wait(timeout=10) == 3
+    p.communicate(timeout=10)
