@@ -2,8 +2,8 @@
  * and the removal of what keepers left behind. Runs in the supervisor.
  *
  * The maker holds a lock on the folder for as long as it lives; a folder of that name which can be
- * locked belongs to nobody any more. That works across pid namespaces and needs no clock but for the
- * moment between making and locking. */
+ * locked belongs to nobody any more. That works across pid namespaces and needs no clock: a folder
+ * gets its name when it is locked (only what never got so far is judged by its age). */
 #include "backend/native/keeper_internal.h"
 
 #include <dirent.h>
@@ -23,7 +23,8 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define STALE_AGE_S 10          /* younger ones may not be locked yet */
+#define NEW_SUFFIX ".new"       /* made, not locked yet */
+#define NEW_AGE_S 60
 #define STALE_MAX 16            /* leftovers one start clears away */
 #define REMOVE_BUDGET_NS 2000000000ull
 #define SWEEP_BUDGET_NS 1000000000ull
@@ -132,8 +133,9 @@ static void dir_remove_stale(const char *base)
         struct stat st;
         if (!str_starts(e->d_name, PLAN_PRIVATE_PREFIX))
             continue;
+        bool is_new = strstr(e->d_name, NEW_SUFFIX) != NULL;
         if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
-            !dir_is_ours(&st) || time(NULL) - st.st_ctime < STALE_AGE_S)
+            !dir_is_ours(&st) || (is_new && time(NULL) - st.st_ctime < NEW_AGE_S))
             continue;
         _cleanup_close_ int fd = dir_open_at(dirfd(dir), e->d_name);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -163,21 +165,24 @@ static int dir_give(int fd, const char *path, unsigned *id, struct cordon_err *e
 
 int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err)
 {
-    char base[512];
+    char base[512], made[528];
     snprintf(base, sizeof(base), "%s", p->private_dir);
     *strrchr(base, '/') = '\0';
     dir_remove_stale(base);
 
-    if (mkdir(p->private_dir, 0700) < 0)
-        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", p->private_dir);
-    _cleanup_close_ int fd = open(p->private_dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", p->private_dir);
-        rmdir(p->private_dir);
-        return -1;
-    }
-    if (p->own_host_ids && dir_give(fd, p->private_dir, id, err) < 0) {
-        rmdir(p->private_dir);
+    snprintf(made, sizeof(made), "%s" NEW_SUFFIX, p->private_dir);
+    if (mkdir(made, 0700) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", made);
+    _cleanup_close_ int fd = open(made, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int r = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0
+                ? 0
+                : err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", made);
+    if (r == 0 && p->own_host_ids)
+        r = dir_give(fd, p->private_dir, id, err);
+    if (r == 0 && rename(made, p->private_dir) < 0)
+        r = err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", p->private_dir);
+    if (r < 0) {
+        rmdir(made);
         return -1;
     }
     /* What a dead keeper leaves comes to us, not to the host's init. */
