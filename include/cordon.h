@@ -8,8 +8,8 @@
  *    Out-parameters are untouched on failure.
  *  - Handles are opaque. One handle may be used from many threads at once; one run belongs to one
  *    thread at a time.
- *  - "Cordon failed" (an error) and "the guest ended so" (a result) never share a channel: a function
- *    that gives a result has run the guest behind the whole wall the policy asked for.
+ *  - "Cordon failed" (an error) and "the guest ended so" (a result) never share a channel: a
+ * function that gives a result has run the guest behind the whole wall the policy asked for.
  */
 #ifndef CORDON_H
 #define CORDON_H
@@ -28,7 +28,8 @@ extern "C" {
 #define CORDON_VERSION_MINOR 1
 #define CORDON_VERSION_PATCH 0
 
-/* Why Cordon itself could not do what was asked. The values are the exit statuses of the command. */
+/* Why Cordon itself could not do what was asked. The values are the exit statuses of the command.
+ */
 enum cordon_code {
     CORDON_OK = 0,
     CORDON_ERR_USAGE = 64,    /* the call or the command line is wrong */
@@ -60,8 +61,8 @@ struct cordon;
 /* Zero-initialise, then set `size`; fields may be added at the end. */
 struct cordon_options {
     size_t size;        /* sizeof(struct cordon_options) */
-    const char *binary; /* the `cordon` program; NULL: $CORDON_BINARY (not in a setuid program), then
-                           bin/cordon beside the folder this library lies in, then where it was
+    const char *binary; /* the `cordon` program; NULL: $CORDON_BINARY (not in a setuid program),
+                           then bin/cordon beside the folder this library lies in, then where it was
                            installed. Copied. */
 };
 
@@ -74,29 +75,29 @@ CORDON_API const char *cordon_version(void);
 CORDON_API int cordon_open(const struct cordon_options *options, struct cordon **ret_handle,
                            struct cordon_err *err);
 
-/* Ends every guest of the handle and its supervisor, and returns when they are gone. No other thread
- * may be inside a call with this handle. Jobs stay valid objects: each has its result (`cancelled`)
- * or an error, and must still be freed. In a forked child it only gives the memory and descriptors
- * back; the parent's guests are not touched. NULL is accepted. */
+/* Ends every guest of the handle and its supervisor, and returns when they are gone. No other
+ * thread may be inside a call with this handle. Jobs stay valid objects: each has its result
+ * (`cancelled`) or an error, and must still be freed. In a forked child it only gives the memory
+ * and descriptors back; the parent's guests are not touched. NULL is accepted. */
 CORDON_API void cordon_close(struct cordon *handle);
 
-/* Process id of the supervisor, for monitoring; -1 when there is none at the moment. A supervisor that
- * was killed is replaced by the next cordon_run() or cordon_start(). */
+/* Process id of the supervisor, for monitoring; -1 when there is none at the moment. A supervisor
+ * that was killed is replaced by the next cordon_run() or cordon_start(). */
 CORDON_API pid_t cordon_supervisor_pid(struct cordon *handle);
 
 /* ---- Requests --------------------------------------------------------------------------------
  *
- * What to run and what it may use. A request is not bound to a handle and may be used for any number
- * of runs, also at once from many threads as long as nobody changes it. Everything given is copied;
- * sizes are limited only by memory. Values are checked when a run is started, by the same rules as
- * those of the command. */
+ * What to run and what it may use. A request is not bound to a handle and may be used for any
+ * number of runs, also at once from many threads as long as nobody changes it. Everything given is
+ * copied; sizes are limited only by memory. Values are checked when a run is started, by the same
+ * rules as those of the command. */
 
 struct cordon_request;
 
 enum cordon_request_flags {
-    /* Read the user's and the project's cordon.toml and the CORDON_* variables, as the command does.
-     * Without it (the default) only what the request says counts. The environment is copied when the
-     * flag is set. */
+    /* Read the user's and the project's cordon.toml and the CORDON_* variables, as the command
+     * does. Without it (the default) only what the request says counts. The environment is copied
+     * when the flag is set. */
     CORDON_REQUEST_DISCOVER = 1 << 0,
     /* Output can be read while the guest runs: cordon_job_read(), cordon_job_stream_fd(). */
     CORDON_REQUEST_STREAM = 1 << 1,
@@ -105,16 +106,17 @@ enum cordon_request_flags {
     CORDON_REQUEST_BRIEF_JSON = 1 << 2,
 };
 
-/* An empty request: level `standard`, no command, no input. Relative paths in it start at the working
- * directory of this moment. NULL when memory is out. */
+/* An empty request: level `standard`, no command, no input. Relative paths in it start at the
+ * working directory of this moment. NULL when memory is out. */
 CORDON_API struct cordon_request *cordon_request_new(void);
 CORDON_API void cordon_request_free(struct cordon_request *request); /* NULL is accepted */
 
-/* One setting by the name of its flag or config key ("time_limit", "time-limit", "allow_read"); value
- * as the command takes it, NULL for a flag without one. Lists append, others replace. "env" without
- * a "=" takes the variable's value at this moment. A wrong name or value shows at the start. */
-CORDON_API int cordon_request_set(struct cordon_request *request, const char *name, const char *value,
-                                  struct cordon_err *err);
+/* One setting by the name of its flag or config key ("time_limit", "time-limit", "allow_read");
+ * value as the command takes it, NULL for a flag without one. Lists append, others replace. "env"
+ * without a "=" takes the variable's value at this moment. A wrong name or value shows at the
+ * start. */
+CORDON_API int cordon_request_set(struct cordon_request *request, const char *name,
+                                  const char *value, struct cordon_err *err);
 /* Level or profile. */
 CORDON_API int cordon_request_set_profile(struct cordon_request *request, const char *name,
                                           struct cordon_err *err);
@@ -133,8 +135,8 @@ CORDON_API int cordon_request_set_argv(struct cordon_request *request, char *con
 /* Standard input: bytes, or a descriptor (duplicated here, read by the supervisor from where it
  * stands; nobody else should read from it during the run). The last call counts. Without one the
  * guest reads end of file. */
-CORDON_API int cordon_request_set_stdin(struct cordon_request *request, const void *data, size_t len,
-                                        struct cordon_err *err);
+CORDON_API int cordon_request_set_stdin(struct cordon_request *request, const void *data,
+                                        size_t len, struct cordon_err *err);
 CORDON_API int cordon_request_set_stdin_fd(struct cordon_request *request, int fd,
                                            struct cordon_err *err);
 /* A file with these contents in the guest's working directory. name is relative. */
@@ -174,13 +176,15 @@ CORDON_API const char *cordon_verdict_name(enum cordon_verdict verdict);
 CORDON_API int cordon_result_exit_code(const struct cordon_result *result);
 CORDON_API int cordon_result_signal(const struct cordon_result *result);    /* 0: none */
 CORDON_API int cordon_result_timed_out(const struct cordon_result *result); /* 0 or 1 */
-/* The bytes that were kept (setting max_output), followed by a NUL that is not counted. ret_len may be
- * NULL. Never NULL. */
+/* The bytes that were kept (setting max_output), followed by a NUL that is not counted. ret_len may
+ * be NULL. Never NULL. */
 CORDON_API const char *cordon_result_output(const struct cordon_result *result,
                                             enum cordon_stream stream, size_t *ret_len);
-CORDON_API int cordon_result_truncated(const struct cordon_result *result, enum cordon_stream stream);
+CORDON_API int cordon_result_truncated(const struct cordon_result *result,
+                                       enum cordon_stream stream);
 /* All bytes the guest wrote, kept or not. */
-CORDON_API uint64_t cordon_result_bytes(const struct cordon_result *result, enum cordon_stream stream);
+CORDON_API uint64_t cordon_result_bytes(const struct cordon_result *result,
+                                        enum cordon_stream stream);
 CORDON_API uint64_t cordon_result_wall_ns(const struct cordon_result *result);
 CORDON_API uint64_t cordon_result_cpu_user_ns(const struct cordon_result *result);
 CORDON_API uint64_t cordon_result_cpu_sys_ns(const struct cordon_result *result);
@@ -212,12 +216,12 @@ struct cordon_job;
 CORDON_API int cordon_start(struct cordon *handle, const struct cordon_request *request,
                             struct cordon_job **ret_job, struct cordon_err *err);
 
-/* Readable when the run has ended (for poll, select, epoll; do not read from it). Belongs to the job
- * and stays the same. -1 when no descriptor could be made. */
+/* Readable when the run has ended (for poll, select, epoll; do not read from it). Belongs to the
+ * job and stays the same. -1 when no descriptor could be made. */
 CORDON_API int cordon_job_fd(struct cordon_job *job);
 
-/* Has it ended? Never waits. *ret_done is 0 or 1. -1: the run failed (as with cordon_run), or this is
- * another process than the one that started it. */
+/* Has it ended? Never waits. *ret_done is 0 or 1. -1: the run failed (as with cordon_run), or this
+ * is another process than the one that started it. */
 CORDON_API int cordon_job_poll(struct cordon_job *job, int *ret_done, struct cordon_err *err);
 
 /* Waits at most timeout_ms (-1: for ever). 0: *ret_result is the result, which the caller frees, or
@@ -225,9 +229,10 @@ CORDON_API int cordon_job_poll(struct cordon_job *job, int *ret_done, struct cor
 CORDON_API int cordon_job_wait(struct cordon_job *job, int timeout_ms,
                                struct cordon_result **ret_result, struct cordon_err *err);
 
-/* With CORDON_REQUEST_STREAM: the next bytes of a stream, as far as they are there. Returns how many,
- * 0 at the end of the stream, -1 with errno EAGAIN when there is nothing yet (or EINVAL without the
- * flag). Never waits. Same bytes and same cap as in the result; a slow reader holds up nothing. */
+/* With CORDON_REQUEST_STREAM: the next bytes of a stream, as far as they are there. Returns how
+ * many, 0 at the end of the stream, -1 with errno EAGAIN when there is nothing yet (or EINVAL
+ * without the flag). Never waits. Same bytes and same cap as in the result; a slow reader holds up
+ * nothing. */
 CORDON_API ssize_t cordon_job_read(struct cordon_job *job, enum cordon_stream stream, void *buf,
                                    size_t len);
 /* Readable when cordon_job_read() has something, the end included. Belongs to the job. -1 without

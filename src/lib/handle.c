@@ -1,7 +1,8 @@
-/* Handles: cordon_open(), cordon_close(), and the supervisor behind them. Runs in the calling program.
+/* Handles: cordon_open(), cordon_close(), and the supervisor behind them. Runs in the calling
+ * program.
  *
- * The lock is held only to look at or to replace the peer, never while a guest runs. It is not touched
- * in a forked child, where another thread of the parent may have held it. */
+ * The lock is held only to look at or to replace the peer, never while a guest runs. It is not
+ * touched in a forked child, where another thread of the parent may have held it. */
 #include "lib/lib.h"
 
 #include <errno.h>
@@ -32,11 +33,13 @@ static void handle_free(struct cordon *h)
     free(h);
 }
 
-int cordon_open(const struct cordon_options *options, struct cordon **ret_handle, struct cordon_err *err)
+int cordon_open(const struct cordon_options *options, struct cordon **ret_handle,
+                struct cordon_err *err)
 {
     if (!ret_handle || (options && options->size < sizeof(size_t)))
         return err_set(err, CORDON_ERR_USAGE, "open", 0, "cordon_options: size is not set");
-    bool has_binary = options && options->size >= offsetof(struct cordon_options, binary) + sizeof(char *);
+    bool has_binary =
+        options && options->size >= offsetof(struct cordon_options, binary) + sizeof(char *);
     struct cordon *h = calloc(1, sizeof(*h));
     if (!h)
         return err_nomem(err, "open");
@@ -73,10 +76,12 @@ pid_t cordon_supervisor_pid(struct cordon *h)
     return pid;
 }
 
-int handle_peer(struct cordon *h, const struct peer *gone, struct peer **ret_peer, struct cordon_err *err)
+int handle_peer(struct cordon *h, const struct peer *gone, struct peer **ret_peer,
+                struct cordon_err *err)
 {
     if (h->owner != getpid()) {
-        err_set(err, CORDON_ERR_USAGE, "start", 0, "this handle belongs to process %d", (int)h->owner);
+        err_set(err, CORDON_ERR_USAGE, "start", 0, "this handle belongs to process %d",
+                (int)h->owner);
         return err_hint(err, "open a handle of its own after fork()");
     }
     int r = 0;

@@ -39,7 +39,8 @@ static void job_send_done(struct job_send *s)
     util_close(&s->streams[1]);
 }
 
-static int job_open(struct cordon_job *job, bool stream, struct job_send *far, struct cordon_err *err)
+static int job_open(struct cordon_job *job, bool stream, struct job_send *far,
+                    struct cordon_err *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -58,7 +59,8 @@ static int job_open(struct cordon_job *job, bool stream, struct job_send *far, s
 }
 
 /* 0, or errno. Waits while the supervisor's queue is full. */
-static int job_send(const struct peer *peer, const struct cordon_request *request, const struct job_send *far)
+static int job_send(const struct peer *peer, const struct cordon_request *request,
+                    const struct job_send *far)
 {
     struct wire_run run = {.head = wire_head(WIRE_RUN), .body_len = request->body_len};
     struct iovec parts[2] = {{&run, sizeof(run)}, {request->body.data, request->body.len}};
@@ -83,7 +85,8 @@ static int job_send(const struct peer *peer, const struct cordon_request *reques
     if (request->flags & CORDON_REQUEST_BRIEF_JSON)
         run.flags |= WIRE_RUN_BRIEF_JSON;
     while (wire_send(peer->sock, parts, request->body_fd < 0 ? 2 : 1, fds, n, 0) < 0) {
-        /* The kernel bounds the descriptors a user has in flight; the supervisor is about to take them. */
+        /* The kernel bounds the descriptors a user has in flight; the supervisor is about to take
+         * them. */
         if (errno != ETOOMANYREFS)
             return errno;
         if (peer_is_gone(peer))
@@ -94,8 +97,9 @@ static int job_send(const struct peer *peer, const struct cordon_request *reques
 }
 
 /* A supervisor that was killed is replaced, once: what killed it may kill the next one too. */
-static int job_submit(struct cordon_job *job, struct cordon *handle, const struct cordon_request *request,
-                      const struct job_send *far, struct cordon_err *err)
+static int job_submit(struct cordon_job *job, struct cordon *handle,
+                      const struct cordon_request *request, const struct job_send *far,
+                      struct cordon_err *err)
 {
     for (int attempt = 0;; attempt++) {
         struct peer *gone = job->peer;
@@ -114,8 +118,8 @@ static int job_submit(struct cordon_job *job, struct cordon *handle, const struc
     }
 }
 
-int cordon_start(struct cordon *handle, const struct cordon_request *request, struct cordon_job **ret_job,
-                 struct cordon_err *err)
+int cordon_start(struct cordon *handle, const struct cordon_request *request,
+                 struct cordon_job **ret_job, struct cordon_err *err)
 {
     if (!request->has_command)
         return err_set(err, CORDON_ERR_USAGE, "start", 0, "nothing to run");
@@ -140,7 +144,8 @@ static int job_foreign(const struct cordon_job *job, struct cordon_err *err)
 {
     if (job->owner == getpid())
         return 0;
-    return err_set(err, CORDON_ERR_USAGE, "job", 0, "this job belongs to process %d", (int)job->owner);
+    return err_set(err, CORDON_ERR_USAGE, "job", 0, "this job belongs to process %d",
+                   (int)job->owner);
 }
 
 static int64_t now_ms(void)
@@ -153,7 +158,8 @@ static int64_t now_ms(void)
 /* Moves on from JOB_RUNNING if the reply, or the supervisor's end, comes within the time. */
 static void job_advance(struct cordon_job *job, int timeout_ms)
 {
-    struct pollfd fds[2] = {{.fd = job->sock, .events = POLLIN}, {.fd = job->peer->pidfd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = job->sock, .events = POLLIN},
+                            {.fd = job->peer->pidfd, .events = POLLIN}};
     int64_t end = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
     int n;
     while ((n = poll(fds, 2, timeout_ms)) < 0 && errno == EINTR)
@@ -206,8 +212,8 @@ int cordon_job_wait(struct cordon_job *job, int timeout_ms, struct cordon_result
     return 0;
 }
 
-int cordon_run(struct cordon *handle, const struct cordon_request *request, struct cordon_result **ret_result,
-               struct cordon_err *err)
+int cordon_run(struct cordon *handle, const struct cordon_request *request,
+               struct cordon_result **ret_result, struct cordon_err *err)
 {
     struct cordon_job *job;
     if (cordon_start(handle, request, &job, err) < 0)
@@ -245,7 +251,8 @@ ssize_t cordon_job_read(struct cordon_job *job, enum cordon_stream stream, void 
     do
         n = read(fd, buf, len);
     while (n < 0 && errno == EINTR);
-    /* A copy of the pipe in a forked child hides the end; the supervisor's own end is the end too. */
+    /* A copy of the pipe in a forked child hides the end; the supervisor's own end is the end too.
+     */
     if (n < 0 && errno == EAGAIN && peer_is_gone(job->peer))
         return 0;
     return n;

@@ -12,8 +12,8 @@
 
 #include "base/buf.h"
 
-/* A supervisor as we see it. Counted: the handle has one reference, each job one. Freed with the last;
- * both descriptors stay valid until then. */
+/* A supervisor as we see it. Counted: the handle has one reference, each job one. Freed with the
+ * last; both descriptors stay valid until then. */
 struct peer {
     atomic_uint refs;
     int sock;  /* control */
@@ -29,8 +29,8 @@ bool peer_is_gone(const struct peer *peer);
 /* Ends it and waits. */
 void peer_stop(struct peer *peer);
 
-/* spawn.c: starts binary as the supervisor at the other end of control_fd; host_fd is a pidfd of ours,
- * -1: none. It is no child of ours afterwards. -1 with errno. */
+/* spawn.c: starts binary as the supervisor at the other end of control_fd; host_fd is a pidfd of
+ * ours, -1: none. It is no child of ours afterwards. -1 with errno. */
 int spawn_supervisor(const char *binary, int control_fd, int host_fd);
 
 /* locate.c: absolute path of the cordon program, to be freed. */
@@ -40,7 +40,8 @@ int locate_binary(const char *wanted, char **ret_path, struct cordon_err *err);
 int handle_peer(struct cordon *handle, const struct peer *gone, struct peer **ret_peer,
                 struct cordon_err *err);
 
-/* request.c. The body is append-only: a job that was started reads the bytes that were there then. */
+/* request.c. The body is append-only: a job that was started reads the bytes that were there then.
+ */
 struct cordon_request {
     struct buf body; /* while it is small, then */
     int body_fd;     /* a memfd, -1: not yet */
@@ -50,8 +51,8 @@ struct cordon_request {
     bool has_cwd, has_command;
 };
 
-/* result.c: takes the waiting reply of a job off its socket. -1: *err is what it said, or that there
- * was none. */
+/* result.c: takes the waiting reply of a job off its socket. -1: *err is what it said, or that
+ * there was none. */
 int result_receive(int sock, struct cordon_result **ret_result, struct cordon_err *err);
 
 #endif

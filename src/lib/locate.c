@@ -26,13 +26,15 @@ static char *locate_beside(void)
 {
     static const char *const steps[] = {"/../bin/cordon", "/../../bin/cordon"};
     Dl_info info;
-    /* Linked statically this is the program's own argv[0], which a caller of a setuid program picks. */
+    /* Linked statically this is the program's own argv[0], which a caller of a setuid program
+     * picks. */
     if (getauxval(AT_SECURE) || !dladdr((void *)(uintptr_t)cordon_open, &info) || !info.dli_fname)
         return NULL;
     const char *slash = strrchr(info.dli_fname, '/');
     for (size_t i = 0; slash && i < ARRAY_SIZE(steps); i++) {
         _cleanup_free_ char *path = NULL;
-        if (asprintf(&path, "%.*s%s", (int)(slash - info.dli_fname), info.dli_fname, steps[i]) < 0) {
+        if (asprintf(&path, "%.*s%s", (int)(slash - info.dli_fname), info.dli_fname, steps[i]) <
+            0) {
             path = NULL;
             return NULL;
         }

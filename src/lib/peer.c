@@ -1,4 +1,5 @@
-/* The supervisor process of a handle: started, greeted, watched, ended. Runs in the calling program. */
+/* The supervisor process of a handle: started, greeted, watched, ended. Runs in the calling
+ * program. */
 #include "lib/lib.h"
 
 #include <errno.h>
@@ -17,8 +18,8 @@
 
 static int peer_refused(const char *binary, struct cordon_err *err)
 {
-    return err_set(err, CORDON_ERR_USAGE, "open", 0, "%s is not the cordon program of this library (%s)",
-                   binary, cordon_version());
+    return err_set(err, CORDON_ERR_USAGE, "open", 0,
+                   "%s is not the cordon program of this library (%s)", binary, cordon_version());
 }
 
 static int peer_receive_hello(struct peer *p, const char *binary, struct cordon_err *err)
@@ -40,8 +41,8 @@ static int peer_receive_hello(struct peer *p, const char *binary, struct cordon_
 
     ssize_t n = wire_recv(p->sock, &msg, sizeof(msg), fds, &n_fds, MSG_DONTWAIT);
     size_t len = n > 0 ? (size_t)n : 0;
-    bool ours = len >= sizeof(msg.head) && msg.head.magic == WIRE_MAGIC &&
-                msg.head.version == WIRE_VERSION;
+    bool ours =
+        len >= sizeof(msg.head) && msg.head.magic == WIRE_MAGIC && msg.head.version == WIRE_VERSION;
     if (ours && msg.head.type == WIRE_HELLO && len == sizeof(msg.hello) && n_fds == 1) {
         p->pid = msg.hello.pid;
         p->pidfd = fds[0];
@@ -66,8 +67,9 @@ int peer_start(const char *binary, struct peer **ret_peer, struct cordon_err *er
     p->sock = p->pidfd = -1;
 
     int pair[2];
-    /* The supervisor watches us by descriptor: a forked child of ours may hold copies of the socket.
-     * Where the call is missing (valgrind, an outer filter) the socket's end alone has to do. */
+    /* The supervisor watches us by descriptor: a forked child of ours may hold copies of the
+     * socket. Where the call is missing (valgrind, an outer filter) the socket's end alone has to
+     * do. */
     _cleanup_close_ int self = sys_pidfd_open(getpid());
     if ((self < 0 && errno != ENOSYS && errno != EPERM) ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
@@ -80,7 +82,9 @@ int peer_start(const char *binary, struct peer **ret_peer, struct cordon_err *er
     int spawn_errno = errno;
     close(pair[1]);
     if (r < 0)
-        err_set(err, spawn_errno == EAGAIN || spawn_errno == ENOMEM ? CORDON_ERR_INTERNAL : CORDON_ERR_USAGE,
+        err_set(err,
+                spawn_errno == EAGAIN || spawn_errno == ENOMEM ? CORDON_ERR_INTERNAL
+                                                               : CORDON_ERR_USAGE,
                 "open", spawn_errno, "%s", binary);
     else
         r = peer_receive_hello(p, binary, err);
@@ -103,7 +107,8 @@ void peer_unref(struct peer *p)
     if (!p || atomic_fetch_sub(&p->refs, 1) != 1)
         return;
     if (p->pidfd >= 0) {
-        /* An orphan goes to the nearest subreaper or to pid 1; if that is us, it is ours to bury. */
+        /* An orphan goes to the nearest subreaper or to pid 1; if that is us, it is ours to bury.
+         */
         siginfo_t info;
         (void)!waitid((idtype_t)P_PIDFD, (id_t)p->pidfd, &info, WEXITED | WNOHANG | __WALL);
     }

@@ -1,4 +1,5 @@
-/* Requests: an encoder. Nothing is judged here but what could not be sent. Runs in the calling program. */
+/* Requests: an encoder. Nothing is judged here but what could not be sent. Runs in the calling
+ * program. */
 #include "lib/lib.h"
 
 #include <errno.h>
@@ -65,8 +66,8 @@ static int request_append(struct cordon_request *r, const struct iovec *parts, s
     return 0;
 }
 
-static int request_record(struct cordon_request *r, enum wire_tag tag, const struct iovec *parts, size_t n,
-                          struct cordon_err *err)
+static int request_record(struct cordon_request *r, enum wire_tag tag, const struct iovec *parts,
+                          size_t n, struct cordon_err *err)
 {
     struct wire_record head = {.tag = (uint32_t)tag};
     struct iovec all[4] = {{&head, sizeof(head)}};
@@ -83,7 +84,8 @@ static struct iovec part_string(const char *s)
     return (struct iovec){(void *)s, strlen(s) + 1};
 }
 
-static int request_string(struct cordon_request *r, enum wire_tag tag, const char *s, struct cordon_err *err)
+static int request_string(struct cordon_request *r, enum wire_tag tag, const char *s,
+                          struct cordon_err *err)
 {
     if (!s)
         return err_set(err, CORDON_ERR_USAGE, "request", 0, "a text is missing");
@@ -135,7 +137,8 @@ void cordon_request_free(struct cordon_request *r)
     free(r);
 }
 
-int cordon_request_set(struct cordon_request *r, const char *name, const char *value, struct cordon_err *err)
+int cordon_request_set(struct cordon_request *r, const char *name, const char *value,
+                       struct cordon_err *err)
 {
     if (!name)
         return err_set(err, CORDON_ERR_USAGE, "request", 0, "a setting without a name");
@@ -165,7 +168,8 @@ int cordon_request_set_config(struct cordon_request *r, const char *path, struct
 int cordon_request_set_cwd(struct cordon_request *r, const char *path, struct cordon_err *err)
 {
     if (!path || path[0] != '/')
-        return err_set(err, CORDON_ERR_USAGE, "request", 0, "working directory: not an absolute path");
+        return err_set(err, CORDON_ERR_USAGE, "request", 0,
+                       "working directory: not an absolute path");
     if (request_string(r, WIRE_TAG_CWD, path, err) < 0)
         return -1;
     r->has_cwd = true;
@@ -175,7 +179,8 @@ int cordon_request_set_cwd(struct cordon_request *r, const char *path, struct co
 int cordon_request_set_flags(struct cordon_request *r, unsigned flags, struct cordon_err *err)
 {
     extern char **environ;
-    if (flags & ~(unsigned)(CORDON_REQUEST_DISCOVER | CORDON_REQUEST_STREAM | CORDON_REQUEST_BRIEF_JSON))
+    if (flags &
+        ~(unsigned)(CORDON_REQUEST_DISCOVER | CORDON_REQUEST_STREAM | CORDON_REQUEST_BRIEF_JSON))
         return err_set(err, CORDON_ERR_USAGE, "request", 0, "unknown flag in 0x%x", flags);
     if ((flags & CORDON_REQUEST_DISCOVER) && !(r->flags & CORDON_REQUEST_DISCOVER) &&
         request_strings(r, WIRE_TAG_ENVIRON, WIRE_TAG_ENVIRON, environ, err) < 0)
@@ -194,7 +199,8 @@ int cordon_request_set_argv(struct cordon_request *r, char *const argv[], struct
     return 0;
 }
 
-int cordon_request_set_stdin(struct cordon_request *r, const void *data, size_t len, struct cordon_err *err)
+int cordon_request_set_stdin(struct cordon_request *r, const void *data, size_t len,
+                             struct cordon_err *err)
 {
     struct iovec part = {(void *)(data ? data : zeros), data ? len : 0};
     if (request_record(r, WIRE_TAG_STDIN, &part, 1, err) < 0)
@@ -207,17 +213,19 @@ int cordon_request_set_stdin_fd(struct cordon_request *r, int fd, struct cordon_
 {
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (own < 0)
-        return err_set(err, CORDON_ERR_USAGE, "request", errno, "standard input: descriptor %d", fd);
+        return err_set(err, CORDON_ERR_USAGE, "request", errno, "standard input: descriptor %d",
+                       fd);
     util_close(&r->stdin_fd);
     r->stdin_fd = own;
     return 0;
 }
 
-int cordon_request_add_file(struct cordon_request *r, const char *name, const void *data, size_t len,
-                            struct cordon_err *err)
+int cordon_request_add_file(struct cordon_request *r, const char *name, const void *data,
+                            size_t len, struct cordon_err *err)
 {
     if (!name || (!data && len > 0))
-        return err_set(err, CORDON_ERR_USAGE, "request", 0, "a file without %s", name ? "contents" : "a name");
+        return err_set(err, CORDON_ERR_USAGE, "request", 0, "a file without %s",
+                       name ? "contents" : "a name");
     struct iovec parts[2] = {part_string(name), {(void *)(data ? data : zeros), len}};
     return request_record(r, WIRE_TAG_FILE, parts, 2, err);
 }

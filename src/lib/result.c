@@ -157,7 +157,8 @@ int cordon_result_timed_out(const struct cordon_result *r)
     return (r->w.flags & WIRE_RESULT_TIMED_OUT) != 0;
 }
 
-const char *cordon_result_output(const struct cordon_result *r, enum cordon_stream stream, size_t *ret_len)
+const char *cordon_result_output(const struct cordon_result *r, enum cordon_stream stream,
+                                 size_t *ret_len)
 {
     int i = stream == CORDON_STDERR;
     if (ret_len)

@@ -1,10 +1,10 @@
 /* Starting the supervisor from a program we know nothing about. Runs in the calling program.
  *
  * The program may be large (fork would copy its page tables), have threads (after fork only
- * async-signal-safe calls are allowed), wait for its own children (it must not find ours), or ignore
- * SIGCHLD. So: a helper that borrows our memory while this thread is suspended (vfork semantics), with
- * no exit signal, starts the supervisor the same way and ends. The supervisor is then an orphan, and
- * the helper can be waited for only by those who ask for it. */
+ * async-signal-safe calls are allowed), wait for its own children (it must not find ours), or
+ * ignore SIGCHLD. So: a helper that borrows our memory while this thread is suspended (vfork
+ * semantics), with no exit signal, starts the supervisor the same way and ends. The supervisor is
+ * then an orphan, and the helper can be waited for only by those who ask for it. */
 #include "lib/lib.h"
 
 #include <errno.h>

@@ -1,14 +1,14 @@
 /* What libcordon and its supervisor say to each other.
  *
  * One control socket per handle (SOCK_SEQPACKET, both ends on one machine and of one build: native
- * structs), and one socket of its own per job, which travels with the request. So nobody has to sort
- * replies: a job's socket carries its cancel and signals one way, its one reply the other way, and
- * its end of file means that the other side has lost interest or life.
+ * structs), and one socket of its own per job, which travels with the request. So nobody has to
+ * sort replies: a job's socket carries its cancel and signals one way, its one reply the other way,
+ * and its end of file means that the other side has lost interest or life.
  *
  *   supervisor → control   HELLO  once, with a pidfd of the supervisor; or ERROR
- *   library    → control   RUN    with descriptors: job, [body], [stdin], [stdout pipe, stderr pipe]
- *   library    → job       CANCEL, SIGNAL
- *   supervisor → job       RESULT [with the payload's memfd], or ERROR
+ *   library    → control   RUN    with descriptors: job, [body], [stdin], [stdout pipe, stderr
+ * pipe] library    → job       CANCEL, SIGNAL supervisor → job       RESULT [with the payload's
+ * memfd], or ERROR
  *
  * Whatever could be large travels in a memfd that cannot shrink, so that mapping it is safe. */
 #ifndef LIB_WIRE_H
@@ -96,8 +96,8 @@ enum wire_result_flag {
     WIRE_RESULT_PAYLOAD_FD = 1 << 3,
 };
 
-/* Followed by the payload unless that has a descriptor of its own: stdout, stderr and the JSON text,
- * each with a NUL behind it. */
+/* Followed by the payload unless that has a descriptor of its own: stdout, stderr and the JSON
+ * text, each with a NUL behind it. */
 struct wire_result {
     struct wire_head head;
     uint32_t flags;

@@ -1,7 +1,7 @@
 /* One run of the library's: from its message to its reply. Runs in the supervisor.
  *
- * A job is over when its guest is gone, its reply is sent and its streams are delivered or nobody wants
- * them. It is then put on a list and freed by the loop, never by a callback of its own. */
+ * A job is over when its guest is gone, its reply is sent and its streams are delivered or nobody
+ * wants them. It is then put on a list and freed by the loop, never by a callback of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/epoll.h>

@@ -1,5 +1,5 @@
-/* Reading requests. Runs in the supervisor. The sender is our own library, but every length is checked:
- * a bug there must not become one here. */
+/* Reading requests. Runs in the supervisor. The sender is our own library, but every length is
+ * checked: a bug there must not become one here. */
 #include "serve/message.h"
 
 #include <errno.h>
@@ -140,8 +140,7 @@ static int message_read_records(struct message *m, struct cordon_err *err)
         counts[r->tag <= WIRE_TAG_STDIN ? r->tag : 0]++;
     if (at == SIZE_MAX || counts[0] > 0)
         return message_wrong(err);
-    size_t n_settings =
-        counts[WIRE_TAG_SETTING] + counts[WIRE_TAG_FLAG] + counts[WIRE_TAG_FILE];
+    size_t n_settings = counts[WIRE_TAG_SETTING] + counts[WIRE_TAG_FLAG] + counts[WIRE_TAG_FILE];
     m->settings = calloc(n_settings + 1, sizeof(*m->settings));
     m->argv = calloc(counts[WIRE_TAG_COMMAND] + counts[WIRE_TAG_ARG] + 1, sizeof(*m->argv));
     m->environ = calloc(counts[WIRE_TAG_ENVIRON] + 1, sizeof(*m->environ));

@@ -86,10 +86,9 @@ bool reply_result(int sock, const struct result *result, bool brief_json)
     reply_fill(&w, result);
     w.json_len = json.len;
     struct iovec parts[6] = {
-        {&w, sizeof(w)},
-        {(void *)result->out[0].data, w.out_len[0]}, {(void *)nul, 1},
-        {(void *)result->out[1].data, w.out_len[1]}, {(void *)nul, 1},
-        {json.data, json.len + 1},
+        {&w, sizeof(w)},  {(void *)result->out[0].data, w.out_len[0]},
+        {(void *)nul, 1}, {(void *)result->out[1].data, w.out_len[1]},
+        {(void *)nul, 1}, {json.data, json.len + 1},
     };
     if (w.out_len[0] + w.out_len[1] + w.json_len <= WIRE_INLINE_MAX &&
         wire_send(sock, parts, ARRAY_SIZE(parts), NULL, 0, MSG_DONTWAIT) == 0)

@@ -1,8 +1,9 @@
 /* The supervisor of a handle: its life. Runs as a process of its own, `cordon supervise`.
  *
- * It ends when the handle is closed (end of file on the control socket) or when the program it serves
- * ends (its pidfd; a forked child of that program may keep the socket open). Either way every guest is
- * ended first; should we be killed instead, each guest's pid 1 notices and does the same. */
+ * It ends when the handle is closed (end of file on the control socket) or when the program it
+ * serves ends (its pidfd; a forked child of that program may keep the socket open). Either way
+ * every guest is ended first; should we be killed instead, each guest's pid 1 notices and does the
+ * same. */
 #include "serve/serve.h"
 
 #include <errno.h>
@@ -20,8 +21,8 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define SERVE_BATCH 16         /* requests taken before guests get a look */
-#define SERVE_CLOSE_MS 2000    /* longest the guests may take to be gone when we end */
+#define SERVE_BATCH 16      /* requests taken before guests get a look */
+#define SERVE_CLOSE_MS 2000 /* longest the guests may take to be gone when we end */
 
 static void serve_close(struct serve *s)
 {
@@ -86,7 +87,8 @@ static void serve_become_own(void)
 
 static int serve_start(struct serve *s, struct cordon_err *err)
 {
-    bool has_host = fcntl(WIRE_HOST_FD, F_GETFD) >= 0; /* before anything of ours takes the number */
+    bool has_host =
+        fcntl(WIRE_HOST_FD, F_GETFD) >= 0; /* before anything of ours takes the number */
     s->control = (struct loop_watch){.fd = WIRE_CONTROL_FD, .fn = serve_on_control, .data = s};
     s->host_gone = (struct loop_watch){.fd = WIRE_HOST_FD, .fn = serve_on_host_gone, .data = s};
     if (host_probe_quick(&s->host, err) < 0)
@@ -119,7 +121,8 @@ static void serve_bury(struct serve *s)
     }
 #ifdef __GLIBC__
     if (was_large && s->n_jobs == 0)
-        malloc_trim(0); /* an idle supervisor is small; other libraries give memory back by themselves */
+        malloc_trim(
+            0); /* an idle supervisor is small; other libraries give memory back by themselves */
 #endif
 }
 

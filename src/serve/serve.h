@@ -43,8 +43,8 @@ int serve_main(void);
 
 /* job.c. Takes the message over; whatever happens is said on the job's socket. */
 void job_new(struct serve *serve, struct message *message);
-/* The caller has closed its side, or we end: the guest is cancelled, live output stops, a reply is still
- * sent when there is one. */
+/* The caller has closed its side, or we end: the guest is cancelled, live output stops, a reply is
+ * still sent when there is one. */
 void job_end(struct serve_job *job);
 void job_free(struct serve_job *job);
 

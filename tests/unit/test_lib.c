@@ -1,6 +1,6 @@
-/* The library against a real supervisor: every call, many at once, and what happens when one of the two
- * processes ends. Links libcordon only. The program to start is named by CORDON_BINARY; a host that
- * cannot run guests fails these tests.
+/* The library against a real supervisor: every call, many at once, and what happens when one of the
+ * two processes ends. Links libcordon only. The program to start is named by CORDON_BINARY; a host
+ * that cannot run guests fails these tests.
  *
  * CORDON_TEST_SMALL=1 shrinks the numbers and leaves out what valgrind's own clone and its missing
  * pidfd_open cannot show. */
@@ -58,7 +58,8 @@ static struct cordon_result *run(struct cordon *h, struct cordon_request *r)
     return result;
 }
 
-static void assert_output(const struct cordon_result *r, enum cordon_stream stream, const char *text)
+static void assert_output(const struct cordon_result *r, enum cordon_stream stream,
+                          const char *text)
 {
     size_t len;
     const char *out = cordon_result_output(r, stream, &len);
@@ -401,7 +402,8 @@ static void large_inputs(void **state)
 static void large_output(void **state)
 {
     (void)state;
-    struct cordon_request *r = shell("head -c 20000000 /dev/zero; head -c 50000 /dev/zero | tr '\\0' e >&2");
+    struct cordon_request *r =
+        shell("head -c 20000000 /dev/zero; head -c 50000 /dev/zero | tr '\\0' e >&2");
     assert_int_equal(cordon_request_set_flags(r, CORDON_REQUEST_BRIEF_JSON, &err), 0);
     struct cordon_result *result = run(handle, r);
     size_t len;
@@ -617,12 +619,14 @@ static void streaming(void **state)
     cordon_job_free(job);
 }
 
-/* Nobody reads the stream: the guest ends, the result comes, other runs go on; then all is there. */
+/* Nobody reads the stream: the guest ends, the result comes, other runs go on; then all is there.
+ */
 static void streaming_slowly(void **state)
 {
     (void)state;
     struct cordon_request *r = shell("head -c 3000000 /dev/zero | tr '\\0' s");
-    assert_int_equal(cordon_request_set_flags(r, CORDON_REQUEST_STREAM | CORDON_REQUEST_BRIEF_JSON, &err), 0);
+    assert_int_equal(
+        cordon_request_set_flags(r, CORDON_REQUEST_STREAM | CORDON_REQUEST_BRIEF_JSON, &err), 0);
     assert_int_equal(cordon_request_set(r, "max_output", "2M", &err), 0);
     struct cordon_job *job = start(r);
     struct cordon_result *result = wait_job(job), *other = run(handle, shell("echo other"));
@@ -890,17 +894,28 @@ static void nothing_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sync_run),          cmocka_unit_test(endings),
-        cmocka_unit_test(errors),            cmocka_unit_test(wrong_program),
-        cmocka_unit_test(inputs),            cmocka_unit_test(relative_paths),
-        cmocka_unit_test(large_arguments),   cmocka_unit_test(large_inputs),
-        cmocka_unit_test(large_output),      cmocka_unit_test(threads),
-        cmocka_unit_test(jobs_at_once),      cmocka_unit_test(async_poll),
-        cmocka_unit_test(failing_start),     cmocka_unit_test(cancel_and_signal),
-        cmocka_unit_test(streaming),         cmocka_unit_test(streaming_slowly),
-        cmocka_unit_test(supervisor_killed), cmocka_unit_test(closed_with_jobs),
-        cmocka_unit_test(forked_caller),     cmocka_unit_test(host_killed),
-        cmocka_unit_test(odd_callers),       cmocka_unit_test(idle_is_small),
+        cmocka_unit_test(sync_run),
+        cmocka_unit_test(endings),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(wrong_program),
+        cmocka_unit_test(inputs),
+        cmocka_unit_test(relative_paths),
+        cmocka_unit_test(large_arguments),
+        cmocka_unit_test(large_inputs),
+        cmocka_unit_test(large_output),
+        cmocka_unit_test(threads),
+        cmocka_unit_test(jobs_at_once),
+        cmocka_unit_test(async_poll),
+        cmocka_unit_test(failing_start),
+        cmocka_unit_test(cancel_and_signal),
+        cmocka_unit_test(streaming),
+        cmocka_unit_test(streaming_slowly),
+        cmocka_unit_test(supervisor_killed),
+        cmocka_unit_test(closed_with_jobs),
+        cmocka_unit_test(forked_caller),
+        cmocka_unit_test(host_killed),
+        cmocka_unit_test(odd_callers),
+        cmocka_unit_test(idle_is_small),
         cmocka_unit_test(nothing_left),
     };
     return cmocka_run_group_tests(tests, open_handle, close_handle);
