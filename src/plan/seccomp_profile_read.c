@@ -1,10 +1,7 @@
-/* Reads Docker/OCI seccomp profiles; with seccomp_json.c the only part of the filter that needs a
- * JSON library. Called by the planner when a policy names a profile, in the parent process. Strict:
+/* Reads Docker/OCI seccomp profiles; with seccomp_json.c the only part of the filter that knows
+ * JSON. Called by the planner when a policy names a profile, in the parent process. Strict:
  * a key, action, operator or architecture that is not understood is an error with its place,
  * because a rule that is silently skipped is a wall that silently is not there. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* strerrorname_np */
-#endif
 #include "plan/seccomp_profile.h"
 
 #include <errno.h>
@@ -27,20 +24,42 @@ struct reader {
     struct buf *notes;
 };
 
+/* A list of our own, in the order of the numbers: not every C library knows the names. */
 static int errno_by_name(const char *name)
 {
-    for (int i = 1; i < 134; i++) {
-        const char *known = strerrorname_np(i);
-        if (known && str_eq(known, name))
-            return i;
+    static const char names[] =
+        "EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES "
+        "EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY "
+        "ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK "
+        "ENOSYS ENOTEMPTY ELOOP - ENOMSG EIDRM ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH "
+        "ENOCSI EL2HLT EBADE EBADR EXFULL ENOANO EBADRQC EBADSLT - EBFONT ENOSTR ENODATA ETIME "
+        "ENOSR ENONET ENOPKG EREMOTE ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP EDOTDOT EBADMSG "
+        "EOVERFLOW ENOTUNIQ EBADFD EREMCHG ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ "
+        "ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ EMSGSIZE EPROTOTYPE ENOPROTOOPT "
+        "EPROTONOSUPPORT ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE "
+        "EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET ECONNABORTED ECONNRESET ENOBUFS EISCONN "
+        "ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH EALREADY "
+        "EINPROGRESS ESTALE EUCLEAN ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOMEDIUM "
+        "EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD "
+        "ENOTRECOVERABLE ERFKILL EHWPOISON";
+    size_t len = strlen(name);
+    const char *s = names;
+    for (int number = 1; name[0] == 'E'; number++) {
+        size_t n = strcspn(s, " ");
+        if (n == len && memcmp(s, name, n) == 0)
+            return number;
+        if (s[n] == '\0')
+            break;
+        s += n + 1;
     }
     return -1;
 }
 
 /* The number under `number_key` (Docker, OCI) or the name under `name_key` (Podman, which lets the
  * name win); NO_ERRNO if neither is there. */
-static int read_errno(const struct reader *r, const struct seccomp_json_place *at, json_t *object,
-                      const char *number_key, const char *name_key, int *ret)
+static int read_errno(const struct reader *r, const struct seccomp_json_place *at,
+                      const struct jsonr_node *object, const char *number_key, const char *name_key,
+                      int *ret)
 {
     uint64_t number;
     bool given;
@@ -60,8 +79,8 @@ static int read_errno(const struct reader *r, const struct seccomp_json_place *a
 }
 
 /* An action as an errno or SECCOMP_PROFILE_ALLOW. */
-static int read_action(const struct reader *r, const struct seccomp_json_place *at, json_t *object,
-                       const char *key, int error, int *ret)
+static int read_action(const struct reader *r, const struct seccomp_json_place *at,
+                       const struct jsonr_node *object, const char *key, int error, int *ret)
 {
     static const struct {
         const char *name;
@@ -106,10 +125,11 @@ static bool is_architecture(const char *name)
 }
 
 static int check_architectures(const struct reader *r, const struct seccomp_json_place *at,
-                               json_t *list)
+                               const struct jsonr_node *list)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *text = json_string_value(json_array_get(list, i));
+    size_t i = 0;
+    for (const struct jsonr_node *item = jsonr_first(list); item; item = item->next, i++) {
+        const char *text = jsonr_cstr(item);
         if (!is_architecture(text))
             return seccomp_json_fail(&r->json, SECCOMP_JSON_ITEM(at, i),
                                      "unknown architecture \"%.64s\"", text);
@@ -119,21 +139,21 @@ static int check_architectures(const struct reader *r, const struct seccomp_json
 
 /* The profile must be meant for x86-64. Its other architectures make no difference: their entry
  * points are closed to the guest. */
-static int read_architectures(const struct reader *r, json_t *root)
+static int read_architectures(const struct reader *r, const struct jsonr_node *root)
 {
     static const char ours[] = "SCMP_ARCH_X86_64";
     const struct seccomp_json *j = &r->json;
     const struct seccomp_json_place *list_at = SECCOMP_JSON_KEY(NULL, "architectures");
     const struct seccomp_json_place *map_at = SECCOMP_JSON_KEY(NULL, "archMap");
-    json_t *list, *map;
+    const struct jsonr_node *list, *map;
     if (seccomp_json_strings(j, NULL, root, "architectures", &list) < 0 ||
-        seccomp_json_get(j, NULL, root, "archMap", JSON_ARRAY, &map) < 0 ||
+        seccomp_json_get(j, NULL, root, "archMap", JSONR_ARRAY, &map) < 0 ||
         check_architectures(r, list_at, list) < 0)
         return -1;
     bool found = seccomp_json_has(list, ours);
-    for (size_t i = 0; i < json_array_size(map); i++) {
+    const struct jsonr_node *entry = jsonr_first(map), *subs;
+    for (size_t i = 0; entry; entry = entry->next, i++) {
         const struct seccomp_json_place *at = SECCOMP_JSON_ITEM(map_at, i);
-        json_t *entry = json_array_get(map, i), *subs;
         const char *text;
         if (seccomp_json_keys(j, at, entry, " architecture subArchitectures ") < 0 ||
             seccomp_json_string(j, at, entry, "architecture", &text) < 0 ||
@@ -145,7 +165,7 @@ static int read_architectures(const struct reader *r, json_t *root)
                                      "unknown architecture \"%.64s\"", text ? text : "");
         found = found || str_eq(text, ours) || seccomp_json_has(subs, ours);
     }
-    if (!found && (json_array_size(list) > 0 || json_array_size(map) > 0))
+    if (!found && (jsonr_count(list) > 0 || jsonr_count(map) > 0))
         return seccomp_json_fail(j, list ? list_at : map_at, "does not include %s", ours);
     return 0;
 }
@@ -173,15 +193,15 @@ struct filter {
     bool kernel, kernel_ok;
 };
 
-static int read_filter(const struct reader *r, const struct seccomp_json_place *at, json_t *entry,
-                       const char *key, struct filter *ret)
+static int read_filter(const struct reader *r, const struct seccomp_json_place *at,
+                       const struct jsonr_node *entry, const char *key, struct filter *ret)
 {
     const struct seccomp_json *j = &r->json;
     const struct seccomp_json_place *here = SECCOMP_JSON_KEY(at, key);
-    json_t *object, *caps, *arches;
+    const struct jsonr_node *object, *caps, *arches;
     const char *kernel;
     *ret = (struct filter){0};
-    if (seccomp_json_get(j, at, entry, key, JSON_OBJECT, &object) < 0)
+    if (seccomp_json_get(j, at, entry, key, JSONR_OBJECT, &object) < 0)
         return -1;
     if (!object)
         return 0;
@@ -190,8 +210,8 @@ static int read_filter(const struct reader *r, const struct seccomp_json_place *
         seccomp_json_strings(j, here, object, "arches", &arches) < 0 ||
         seccomp_json_string(j, here, object, "minKernel", &kernel) < 0)
         return -1;
-    ret->caps = json_array_size(caps) > 0;
-    ret->arches = json_array_size(arches) > 0;
+    ret->caps = jsonr_count(caps) > 0;
+    ret->arches = jsonr_count(arches) > 0;
     ret->our_arch = seccomp_json_has(arches, "amd64");
     ret->kernel = kernel && kernel[0];
     if (!ret->kernel)
@@ -201,8 +221,8 @@ static int read_filter(const struct reader *r, const struct seccomp_json_place *
 
 /* Does the entry apply here? The guest has no capability, so no `includes.caps` is met and no
  * `excludes.caps` excludes. */
-static int read_applies(const struct reader *r, const struct seccomp_json_place *at, json_t *entry,
-                        bool *ret)
+static int read_applies(const struct reader *r, const struct seccomp_json_place *at,
+                        const struct jsonr_node *entry, bool *ret)
 {
     struct filter in, out;
     if (read_filter(r, at, entry, "includes", &in) < 0 ||
@@ -214,8 +234,8 @@ static int read_applies(const struct reader *r, const struct seccomp_json_place 
     return 0;
 }
 
-static int read_cmp(const struct reader *r, const struct seccomp_json_place *at, json_t *object,
-                    struct seccomp_profile_cmp *ret)
+static int read_cmp(const struct reader *r, const struct seccomp_json_place *at,
+                    const struct jsonr_node *object, struct seccomp_profile_cmp *ret)
 {
     static const char *const ops[] = {
         [SECCOMP_CMP_EQ] = "SCMP_CMP_EQ",
@@ -255,19 +275,20 @@ struct conditions {
 };
 
 static int read_conditions(const struct reader *r, const struct seccomp_json_place *at,
-                           json_t *entry, struct conditions *ret)
+                           const struct jsonr_node *entry, struct conditions *ret)
 {
     const struct seccomp_json_place *list = SECCOMP_JSON_KEY(at, "args");
-    json_t *args;
-    if (seccomp_json_get(&r->json, at, entry, "args", JSON_ARRAY, &args) < 0)
+    const struct jsonr_node *args;
+    if (seccomp_json_get(&r->json, at, entry, "args", JSONR_ARRAY, &args) < 0)
         return -1;
-    if (json_array_size(args) > CONDITIONS_MAX)
+    if (jsonr_count(args) > CONDITIONS_MAX)
         return seccomp_json_fail(&r->json, list, "more than %d conditions", CONDITIONS_MAX);
     unsigned seen = 0;
-    ret->len = json_array_size(args);
+    ret->len = jsonr_count(args);
     ret->repeat = false;
-    for (size_t i = 0; i < ret->len; i++) {
-        if (read_cmp(r, SECCOMP_JSON_ITEM(list, i), json_array_get(args, i), &ret->list[i]) < 0)
+    const struct jsonr_node *arg = jsonr_first(args);
+    for (size_t i = 0; arg; arg = arg->next, i++) {
+        if (read_cmp(r, SECCOMP_JSON_ITEM(list, i), arg, &ret->list[i]) < 0)
             return -1;
         unsigned bit = 1u << ret->list[i].index;
         ret->repeat = ret->repeat || (seen & bit);
@@ -303,8 +324,11 @@ static int add_call(struct reader *r, const struct seccomp_json_place *at, const
 {
     int nr = seccomp_call_number(name);
     if (nr < 0) {
+        char shown[65];
+        snprintf(shown, sizeof(shown), "%s", name);
+        seccomp_json_defuse(shown);
         if (r->notes)
-            buf_printf(r->notes, "syscalls[%zu]: no call \"%.64s\" on x86-64\n", at->index, name);
+            buf_printf(r->notes, "syscalls[%zu]: no call \"%s\" on x86-64\n", at->index, shown);
         return 0;
     }
     struct seccomp_profile_call *call = &r->profile->calls[nr];
@@ -328,12 +352,13 @@ static int add_call(struct reader *r, const struct seccomp_json_place *at, const
     return 0;
 }
 
-static int read_entry(struct reader *r, const struct seccomp_json_place *at, json_t *entry)
+static int read_entry(struct reader *r, const struct seccomp_json_place *at,
+                      const struct jsonr_node *entry)
 {
     const struct seccomp_json *j = &r->json;
     int error, action;
     bool applies;
-    json_t *names;
+    const struct jsonr_node *names;
     const char *name, *comment;
     struct conditions conditions;
     if (seccomp_json_keys(j, at, entry,
@@ -347,24 +372,24 @@ static int read_entry(struct reader *r, const struct seccomp_json_place *at, jso
         read_conditions(r, at, entry, &conditions) < 0 || read_applies(r, at, entry, &applies) < 0)
         return -1;
     bool one = name && name[0]; /* Docker writes it empty beside "names" */
-    if (one == (json_array_size(names) > 0))
+    if (one == (jsonr_count(names) > 0))
         return seccomp_json_fail(j, at, "needs either \"names\" or \"name\"");
     if (!applies)
         return 0;
     if (one)
         return add_call(r, at, name, action, &conditions);
-    for (size_t i = 0; i < json_array_size(names); i++)
-        if (add_call(r, at, json_string_value(json_array_get(names, i)), action, &conditions) < 0)
+    for (const struct jsonr_node *item = jsonr_first(names); item; item = item->next)
+        if (add_call(r, at, jsonr_cstr(item), action, &conditions) < 0)
             return -1;
     return 0;
 }
 
-static int read_root(struct reader *r, json_t *root)
+static int read_root(struct reader *r, const struct jsonr_node *root)
 {
     const struct seccomp_json *j = &r->json;
     const struct seccomp_json_place *list = SECCOMP_JSON_KEY(NULL, "syscalls");
     int error;
-    json_t *calls, *flags;
+    const struct jsonr_node *calls, *flags;
     const char *listener, *metadata;
     if (seccomp_json_keys(j, NULL, root,
                           " defaultAction defaultErrnoRet defaultErrno architectures archMap flags "
@@ -375,14 +400,15 @@ static int read_root(struct reader *r, json_t *root)
         seccomp_json_strings(j, NULL, root, "flags", &flags) < 0 ||
         seccomp_json_string(j, NULL, root, "listenerPath", &listener) < 0 ||
         seccomp_json_string(j, NULL, root, "listenerMetadata", &metadata) < 0 ||
-        seccomp_json_get(j, NULL, root, "syscalls", JSON_ARRAY, &calls) < 0)
+        seccomp_json_get(j, NULL, root, "syscalls", JSONR_ARRAY, &calls) < 0)
         return -1;
-    if (r->notes && json_array_size(flags) > 0)
+    if (r->notes && jsonr_count(flags) > 0)
         buf_str(r->notes, "flags: no effect here\n");
     if (r->notes && listener && listener[0])
         buf_str(r->notes, "listenerPath: no effect here, notified calls answer EPERM\n");
-    for (size_t i = 0; i < json_array_size(calls); i++)
-        if (read_entry(r, SECCOMP_JSON_ITEM(list, i), json_array_get(calls, i)) < 0)
+    const struct jsonr_node *entry = jsonr_first(calls);
+    for (size_t i = 0; entry; entry = entry->next, i++)
+        if (read_entry(r, SECCOMP_JSON_ITEM(list, i), entry) < 0)
             return -1;
 
     uint16_t key = seccomp_profile_key(r->profile, (unsigned)seccomp_call_number("execve"));
@@ -395,14 +421,20 @@ int seccomp_profile_build(const struct seccomp_options *options, const char *nam
                           size_t len, struct seccomp_prog *ret_prog, struct buf *notes,
                           struct cordon_err *err)
 {
-    if (len > PROFILE_MAX_BYTES)
-        return err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s: larger than %d bytes", name,
-                       PROFILE_MAX_BYTES);
-    json_error_t where;
-    json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &where);
-    if (!root)
-        return err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s:%d:%d: %s", name, where.line,
-                       where.column, where.text);
+    const struct jsonr_source source = {
+        .name = name,
+        .text = json,
+        .len = len,
+        .max_bytes = PROFILE_MAX_BYTES,
+        .code = CORDON_ERR_CONFIG,
+        .stage = "policy",
+    };
+    struct arena arena = {0};
+    const struct jsonr_node *root;
+    if (jsonr_parse(&source, &arena, &root, err) < 0) {
+        arena_done(&arena);
+        return -1;
+    }
 
     struct seccomp_profile profile = {0};
     struct reader r = {.json = {name, err}, .profile = &profile, .notes = notes};
@@ -413,6 +445,6 @@ int seccomp_profile_build(const struct seccomp_options *options, const char *nam
             err_prefix(err, "%s", name);
     }
     free(profile.rules);
-    json_decref(root);
+    arena_done(&arena);
     return result;
 }
