@@ -25,10 +25,10 @@
 #define MISSING_ALWAYS                                                                             \
     "hidden paths, mounts at another path, overlay, hidden host /etc, private /tmp, "              \
     "hidden processes (/proc is not granted), private shared memory, System V ipc and message "    \
-    "queues, private loopback, network allowlist, connections over unix sockets, inotify, "                \
+    "queues, private loopback, network allowlist, connections over unix sockets, inotify, extended attributes, "                \
     "host name, clocks"
 #define MISSING_OWN_UID                                                                            \
-    ", uid of its own, pseudo-terminals, extended attributes, empty capability bounding set"
+    ", uid of its own, pseudo-terminals, empty capability bounding set"
 
 /* Fails closed: which capability is missing, why the stronger tier is, and the smallest fix. */
 static int landlock_refuse(const struct plan_request *req, struct cordon_err *err, const char *what)

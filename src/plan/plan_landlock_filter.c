@@ -93,9 +93,10 @@ static void rows_sockets(struct rows *r)
     row(r, SYS_inotify_add_watch, plain(EACCES));
 }
 
-/* Attributes of files are changed by their owner, whatever Landlock allows: with the caller's uid that
- * is every file of the caller. The keeper changes modes and times inside writable paths. */
-static void rows_owner(struct rows *r, uint32_t served)
+/* Attributes of files are changed by their owner or by whoever may write to them, whatever Landlock
+ * allows: with the caller's uid that is every file of the caller, with any uid those open to all. The
+ * keeper changes modes and times inside writable paths. */
+static void rows_attributes(struct rows *r, uint32_t served)
 {
     static const int serve[] = {SYS_chmod, SYS_fchmod,  SYS_fchmodat,  NR_FCHMODAT2,
                                 SYS_utime, SYS_utimes, SYS_futimesat, SYS_utimensat};
@@ -114,8 +115,12 @@ static void rows_owner(struct rows *r, uint32_t served)
         row(r, no_owner[i], plain(EPERM));
     for (size_t i = 0; i < ARRAY_SIZE(no_ioctl); i++)
         row_if(r, SYS_ioctl, 1, ~0u, no_ioctl[i], plain(EPERM));
+}
 
-    /* Limits, priorities and cores of other processes of the same uid: only one's own. */
+/* Limits, priorities and cores of other processes of the same uid (the keeper has it too): only one's
+ * own. */
+static void rows_processes(struct rows *r)
+{
     static const int first[] = {SYS_prlimit64, SYS_sched_setaffinity, SYS_sched_setscheduler,
                                 SYS_sched_setparam, SYS_sched_setattr};
     for (size_t i = 0; i < ARRAY_SIZE(first); i++)
@@ -157,8 +162,8 @@ int plan_landlock_filter(struct plan *p, struct cordon_err *err)
     uint32_t served = p->filter_options.notify ? SECCOMP_RET_USER_NOTIF : plain(EPERM);
     put_load(&body, offsetof(struct seccomp_data, nr));
     rows_sockets(&body);
-    if (!p->own_host_ids)
-        rows_owner(&body, served);
+    rows_attributes(&body, served);
+    rows_processes(&body);
     rows_old(&body, p->landlock_abi, served);
 
     /* Another architecture's numbers mean other calls: the built-in filter refuses them all. */

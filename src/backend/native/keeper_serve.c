@@ -1,6 +1,5 @@
 /* Calls that Landlock does not watch over and that the filter of tier landlock therefore hands to the
- * keeper: changes of mode and times where the guest has the caller's uid, and signals before
- * Landlock's ABI 6. Runs in the keeper, which has the guest's ids and no privileges.
+ * keeper: changes of mode and times of files, and signals before Landlock's ABI 6. Runs in the keeper, which has the guest's ids and no privileges.
  *
  * Arguments are copied out of the guest once and only the copies are used; the call itself is never
  * let through. A path is followed from a folder the guest may write to and never leaves it, so that
@@ -286,8 +285,7 @@ void keeper_serve(struct keeper *k, int listener)
     case SYS_utimes:
     case SYS_futimesat:
     case SYS_utimensat:
-        if (!k->c->plan->own_host_ids)
-            r = serve_file(&c);
+        r = serve_file(&c);
         break;
     case SYS_kill:
     case SYS_tkill:
