@@ -59,11 +59,18 @@ def _mounts():
     return lines
 
 
+def _is_ours(path):
+    """Groups of Cordons in other pid namespaces (the name's second last part) are somebody else's."""
+    own = os.readlink("/proc/self/ns/pid").strip("pid:[]")
+    parts = os.path.basename(path).split("-")
+    return "cordon" in path and not (EXACT and len(parts) == 5 and parts[3] != own)
+
+
 def _cgroups():
     found = set()
     for top, dirs, _ in os.walk("/sys/fs/cgroup"):
         dirs[:] = [d for d in dirs if not os.path.islink(os.path.join(top, d))]
-        found.update(os.path.join(top, d) for d in dirs if "cordon" in os.path.join(top, d))
+        found.update(os.path.join(top, d) for d in dirs if _is_ours(os.path.join(top, d)))
     return found
 
 
