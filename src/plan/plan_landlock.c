@@ -29,6 +29,7 @@
     "host name, clocks"
 #define MISSING_OWN_UID                                                                            \
     ", uid of its own, pseudo-terminals, empty capability bounding set"
+#define MISSING_OLD ", sessions and process groups of its own (Landlock before ABI 6)"
 
 /* Fails closed: which capability is missing, why the stronger tier is, and the smallest fix. */
 static int landlock_refuse(const struct plan_request *req, struct cordon_err *err, const char *what)
@@ -289,7 +290,11 @@ int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_
     p->own_host_ids = host->uid == 0;
     p->host_uid = p->own_host_ids ? PLAN_ID_BASE : host->uid;
     p->host_gid = p->own_host_ids ? PLAN_ID_BASE : host->gid;
-    p->missing = p->own_host_ids ? MISSING_ALWAYS : MISSING_ALWAYS MISSING_OWN_UID;
+    p->missing = arena_printf(&p->arena, "%s%s%s", MISSING_ALWAYS,
+                              p->own_host_ids ? "" : MISSING_OWN_UID,
+                              p->scope_signals ? "" : MISSING_OLD);
+    if (!p->missing)
+        return err_nomem(err, "plan");
 
     if (landlock_runtime(p) < 0)
         return err_nomem(err, "plan");

@@ -17,7 +17,6 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,14 +57,14 @@ void keeper_serve_open_roots(struct keeper *k)
     }
 }
 
-/* Memory of a living guest; the pages at both sides of a border are asked for one by one. */
+/* Memory of a living guest, up to the first page that is not there. By file: the filter of a container
+ * may refuse process_vm_readv. */
 static ssize_t serve_read(const struct call *c, uint64_t addr, void *to, size_t size)
 {
-    size_t first = MIN(size, 4096 - addr % 4096);
-    struct iovec local = {to, size};
-    struct iovec remote[2] = {{(void *)(uintptr_t)addr, first},
-                              {(void *)(uintptr_t)(addr + first), size - first}};
-    return process_vm_readv(c->tid, &local, 1, remote, size > first ? 2 : 1, 0);
+    char path[40];
+    snprintf(path, sizeof(path), "/proc/%d/mem", (int)c->tid);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 || addr > INT64_MAX ? -1 : pread(fd, to, size, (off_t)addr);
 }
 
 /* 0 or -errno */
