@@ -169,7 +169,7 @@ static int make_dirs(struct cgroup *cg, const struct host_cgroups *where,
             cg->named |= made;
             return 0;
         }
-        remove_dirs(cg, SLOT_V2, 0);
+        remove_dirs(cg, first, 0);
         /* Taken: left by what this process was before it executed Cordon. */
         if (r != -EEXIST || cg->named)
             return cgroup_err(err, -r, parent, cg->name);

@@ -144,6 +144,31 @@ static void fence_seal(struct native_guest *g)
         native_child_fail(c, "seccomp", errno, "filter");
 }
 
+/* Asks for an AppArmor profile at the next execve. The folder exists since Linux 5.8 wherever AppArmor
+ * is in use; the older attr/exec beside it may belong to another security module and is not tried. The
+ * kernel checks the name now (ENOENT) and the change at the execve, which then fails: there is no way
+ * on without the profile. 0 or -errno. */
+int native_fence_apparmor(const char *name)
+{
+    static const char word[] = "exec ";
+    char text[sizeof(word) + PATH_MAX];
+    size_t len = strlen(name);
+    if (len == 0 || len >= PATH_MAX)
+        return -EINVAL;
+    memcpy(text, word, sizeof(word) - 1);
+    memcpy(text + sizeof(word) - 1, name, len);
+    len += sizeof(word) - 1;
+
+    int fd = open("/proc/thread-self/attr/apparmor/exec", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    /* one write is one request: a short one must not be continued */
+    ssize_t n = write(fd, text, len);
+    int r = n == (ssize_t)len ? 0 : n < 0 ? -errno : -EIO;
+    close(fd);
+    return r;
+}
+
 /* Looks the command up in the guest's own PATH, as a shell would: a name that exists but cannot be run
  * wins over one that does not exist. */
 static int fence_exec(const struct plan *p)
@@ -213,6 +238,10 @@ static int fence_guest_main(void *arg)
             native_child_fail(c, "cgroup namespace", errno, "unshare");
         native_drop_last_capability(c);
     }
+    /* before Landlock and the filter, which would refuse the file */
+    r = p->apparmor ? native_fence_apparmor(p->apparmor) : 0;
+    if (r < 0)
+        native_child_fail(c, "apparmor", -r, p->apparmor);
     if (p->tier == TIER_LANDLOCK)
         native_keeper_guest(g);
     /* Only the guest is fenced, pid 1 is not: the kernel then also refuses it to trace or signal

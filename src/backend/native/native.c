@@ -257,6 +257,12 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         return start_abort(pid, pidfd);
     }
 
+    /* Groups of a Cordon that was killed go now, while the child is busy and we are not. */
+    static bool swept;
+    if (!swept && plan->cgroups.v2[0])
+        cgroup_gc(&plan->cgroups);
+    swept = true;
+
     s.n->go_fd = TAKE_FD(s.go[1]);
     s.n->pidfd = pidfd;
     *ret_guest = (struct guest){

@@ -108,6 +108,7 @@ void native_drop_capabilities(struct native_child *c, bool keep_admin);
 void native_drop_last_capability(struct native_child *c);
 int native_fence_make(struct native_child *c);
 pid_t native_guest_clone(struct native_guest *g);
+int native_fence_apparmor(const char *name);
 
 /* init.c: reaps, serves the listener, reports */
 _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g);
