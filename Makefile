@@ -36,9 +36,9 @@ quickstart: ## install what is missing, build, and take the tour
 	@tools/quickstart $(BUILD)/cordon
 
 test: ## install the test tools, build, run the unit tests and both end-to-end worlds
-	@tools/deps build test
+	@tools/deps build test $(if $(findstring --docker,$(TEST_ARGS)),docker)
 	@$(MAKE) --no-print-directory with-tests
-	@tools/run-tests
+	@tools/run-tests $(TEST_ARGS)
 
 test-full: ## the same with the slow cases and the Docker container
 	@tools/deps build test docker
