@@ -4,21 +4,22 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "backend/native/cgroup.h"
+#include "base/err.h"
 #include "base/jsonw.h"
 #include "base/util.h"
+#include "cli/cli.h"
 #include "host/doctor.h"
-
-int cli_doctor(int argc, char **argv); /* entry of the table of verbs */
 
 #define OUT_MAX (256 * 1024)
 #define WRAP 100 /* columns */
 
-static const char usage[] =
-    "Usage: cordon doctor [--json]\n"
-    "\n"
-    "Shows what this host can enforce, what blocks the rest, and the smallest fix.\n"
-    "Exits 0 when a default run is possible here, else 69.\n";
+enum { OPT_JSON };
+
+static const struct options_own doctor_options[] = {
+    {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "print the findings as JSON"},
+    CLI_HELP_ROW,
+};
 
 static void json_list(struct jsonw *j, const char *key, const char *const *words, size_t n)
 {
@@ -45,7 +46,7 @@ static void json_items(struct jsonw *j, const struct host_report *r)
     jsonw_close(j, ']');
 }
 
-static void print_json(struct buf *out, const struct host_report *r)
+static void print_json(struct buf *out, const struct host_report *r, int removed)
 {
     struct jsonw j = {.out = out};
 
@@ -56,6 +57,7 @@ static void print_json(struct buf *out, const struct host_report *r)
     jsonw_bool(&j, "default_run", r->default_run);
     jsonw_bool(&j, "limits_exact", r->limits_exact);
     jsonw_str(&j, "fix", r->fix[0] ? r->fix : NULL);
+    jsonw_int(&j, "removed_groups", removed);
     json_list(&j, "lost", r->lost, r->n_lost);
     json_items(&j, r);
     jsonw_ms(&j, "took_ms", r->took_ns);
@@ -109,13 +111,16 @@ static void print_item(struct buf *out, const struct host_item *item, bool tty)
     }
 }
 
-static void print_text(struct buf *out, const struct host_report *r, bool tty)
+static void print_text(struct buf *out, const struct host_report *r, int removed, bool tty)
 {
     buf_printf(out, "%s%s%s\n", tty ? "\033[1m" : "", r->summary, tty ? "\033[0m" : "");
     if (r->fix[0]) {
         buf_str(out, "fix: ");
         print_wrapped(out, 5, r->fix);
     }
+    if (removed > 0)
+        buf_printf(out, "removed: %d control group%s left by a Cordon that was killed\n", removed,
+                   removed == 1 ? "" : "s");
     for (size_t i = 0; i < r->n_lost; i++)
         buf_printf(out, "%s%s\n", i == 0 ? "lost: " : "      ", r->lost[i]);
 
@@ -128,28 +133,12 @@ static void print_text(struct buf *out, const struct host_report *r, bool tty)
     }
 }
 
-static int write_out(const struct buf *out)
-{
-    size_t done = 0;
-    while (done < out->len) {
-        ssize_t n = write(STDOUT_FILENO, out->data + done, out->len - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        done += (size_t)n;
-    }
-    return 0;
-}
-
 static int print_error(const struct cordon_err *err, bool as_json)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(OUT_MAX);
     struct jsonw j = {.out = &out};
 
-    fprintf(stderr, "Error: %s\n", err->message);
-    if (err->hint[0])
-        fprintf(stderr, "Hint: %s\n", err->hint);
+    cli_fail(err);
     if (as_json) {
         jsonw_open(&j, NULL, '{');
         jsonw_int(&j, "version", 1);
@@ -158,45 +147,62 @@ static int print_error(const struct cordon_err *err, bool as_json)
         jsonw_bool(&j, "default_run", false);
         jsonw_bool(&j, "limits_exact", false);
         jsonw_str(&j, "fix", err->hint[0] ? err->hint : NULL);
+        jsonw_int(&j, "removed_groups", 0);
         json_list(&j, "lost", NULL, 0);
         json_list(&j, "items", NULL, 0);
         jsonw_close(&j, '}');
         buf_char(&out, '\n');
-        if (!out.failed && write_out(&out) < 0)
-            return CORDON_ERR_INTERNAL;
+        int status = cli_print(&out);
+        if (status)
+            return status;
     }
     return err->code;
 }
 
-int cli_doctor(int argc, char **argv)
+static int doctor_run(int argc, char **argv)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(OUT_MAX);
     struct host_report report;
-    struct cordon_err err;
-    bool as_json = false;
+    struct cordon_err err = {0};
+    struct options options;
+    bool help;
 
-    for (int i = 1; i < argc; i++) {
-        if (str_eq(argv[i], "--json")) {
-            as_json = true;
-        } else if (str_eq(argv[i], "--help") || str_eq(argv[i], "-h")) {
-            fputs(usage, stdout);
-            return fflush(stdout) == 0 ? CORDON_OK : CORDON_ERR_INTERNAL;
-        } else {
-            fprintf(stderr, "Error: doctor: unexpected argument '%s'\n%s", argv[i], usage);
-            return CORDON_ERR_USAGE;
-        }
+    if (cli_parse(&cli_verb_doctor, argc, argv, &options, &help, &err) < 0)
+        return cli_fail(&err);
+    bool as_json = options_has(&options, OPT_JSON);
+    bool extra = options.argc > 0;
+    if (extra) {
+        err_set(&err, CORDON_ERR_USAGE, "usage", 0, "doctor: unexpected argument '%.200s'",
+                options.argv[0]);
+        policy_err_clean(&err);
     }
+    options_done(&options);
+    if (help)
+        return cli_help_verb(&cli_verb_doctor);
+    if (extra)
+        return cli_fail(&err);
 
     if (host_doctor(&report, &err) < 0)
         return print_error(&err, as_json);
+    int removed = cgroup_gc(&report.host.cgroups);
     if (as_json)
-        print_json(&out, &report);
+        print_json(&out, &report, removed);
     else
-        print_text(&out, &report, isatty(STDOUT_FILENO));
-    if (out.failed || write_out(&out) < 0) {
-        fprintf(stderr, "Error: doctor: writing the report: %s\n",
-                strerror(errno ? errno : ENOMEM));
-        return CORDON_ERR_INTERNAL;
-    }
+        print_text(&out, &report, removed, isatty(STDOUT_FILENO));
+    int status = cli_print(&out);
+    if (status)
+        return status;
     return report.default_run ? CORDON_OK : CORDON_ERR_HOST;
 }
+
+const struct cli_verb cli_verb_doctor = {
+    .name = "doctor",
+    .usage = "[--json]",
+    .summary = "what this host can enforce, what blocks the rest, the smallest fix",
+    .own = doctor_options,
+    .n_own = ARRAY_SIZE(doctor_options),
+    .details =
+        "Exits 0 when a default run is possible here, else 69. Control groups that a Cordon left\n"
+        "behind when it was killed are removed, and their number is said.\n",
+    .run = doctor_run,
+};

@@ -1,24 +1,226 @@
-/* `cordon explain` and `cordon profile`: what would happen, and why. Runs nothing. */
-#include "cli/cli.h"
-
+/* `cordon explain`: the resolved policy with origins, the plan it leads to here, and answers to
+ * "may the guest?". Starts no guest and makes nothing; that the strong tier works here is found out
+ * the way the doctor does, in throw-away children. */
 #include <stdio.h>
+#include <string.h>
 
-int cli_explain(int argc, char **argv)
+#include "base/err.h"
+#include "base/jsonw.h"
+#include "base/util.h"
+#include "cli/cli.h"
+#include "host/doctor.h"
+#include "plan/plan_print.h"
+#include "policy/show.h"
+#include "policy/why.h"
+
+#define EXPLAIN_MAX (16u << 20)
+
+extern char **environ;
+
+enum { OPT_JSON, OPT_SCHEMA, OPT_PATH, OPT_WRITE, OPT_HOST, OPT_UNUSED };
+
+static const struct options_own explain_options[] = {
+    {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "print it as JSON"},
+    {"path", 0, OPTIONS_REQUIRED, OPT_PATH, "PATH",
+     "may the guest read PATH? Says allowed or refused, and by which rule"},
+    {"write", 0, OPTIONS_NONE, OPT_WRITE, NULL, "with --path: may the guest write there?"},
+    {"host", 0, OPTIONS_REQUIRED, OPT_HOST, "HOST:PORT",
+     "may the guest connect there? Says allowed or refused, and by which rule"},
+    {"schema", 0, OPTIONS_NONE, OPT_SCHEMA, NULL, "print the JSON Schema of cordon.toml"},
+    CLI_HELP_ROW,
+    /* so that `run` can be changed into `explain` in any line */
+    {"result", 0, OPTIONS_REQUIRED, OPT_UNUSED, NULL, NULL},
+    {"status-fd", 0, OPTIONS_REQUIRED, OPT_UNUSED, NULL, NULL},
+    {"stdin", 0, OPTIONS_REQUIRED, OPT_UNUSED, NULL, NULL},
+};
+
+struct explain {
+    struct options options;
+    struct policy *policy;
+    struct plan *plan;
+    bool json;
+    struct buf out;
+};
+
+static int explain_usage(struct cordon_err *err, const char *why, const char *hint)
 {
-    (void)argc;
-    (void)argv;
-    return 70;
+    err_set(err, CORDON_ERR_USAGE, "usage", 0, "%s", why);
+    return err_hint(err, "%s", hint);
 }
 
-int cli_profile(int argc, char **argv)
+static int explain_check(const struct options *o, struct cordon_err *err)
 {
-    (void)argc;
-    (void)argv;
-    return 70;
-}
-
-int cli_help_run(void)
-{
-    puts("usage: cordon run");
+    bool path = options_has(o, OPT_PATH), host = options_has(o, OPT_HOST);
+    if (path && host)
+        return explain_usage(err, "--path and --host are two questions", "ask them one by one");
+    if (options_has(o, OPT_WRITE) && !path)
+        return explain_usage(err, "--write asks about a path", "add --path PATH");
+    if (o->argc > 0 && !o->has_dashes) {
+        err_set(err, CORDON_ERR_USAGE, "usage", 0, "%.200s: a command is given after --",
+                o->argv[0]);
+        policy_err_clean(err);
+        return err_hint(err, "cordon explain %s", cli_verb_explain.usage);
+    }
     return 0;
 }
+
+/* The first word is the answer; programs may rely on it. */
+static int explain_answer(struct explain *e, struct cordon_err *err)
+{
+    const char *path = options_get(&e->options, OPT_PATH),
+               *host = options_get(&e->options, OPT_HOST);
+    struct why why;
+    int r = path ? why_path(e->policy, path, options_has(&e->options, OPT_WRITE), &why, err)
+                 : why_host(e->policy, host, &why, err);
+    if (r < 0)
+        return -1;
+    const char *word = why.allowed ? "allowed" : "refused";
+    if (e->json) {
+        struct jsonw j = {.out = &e->out};
+        jsonw_open(&j, NULL, '{');
+        jsonw_int(&j, "version", 1);
+        jsonw_str(&j, path ? "path" : "host", path ? path : host);
+        if (path)
+            jsonw_bool(&j, "write", options_has(&e->options, OPT_WRITE));
+        jsonw_str(&j, "answer", word);
+        jsonw_str(&j, "rule", why.rule);
+        jsonw_str(&j, "origin", why.origin[0] ? why.origin : NULL);
+        jsonw_close(&j, '}');
+    } else {
+        buf_printf(&e->out, "%s by %s", word, why.rule);
+        if (why.origin[0])
+            buf_printf(&e->out, "   %s", why.origin);
+    }
+    buf_char(&e->out, '\n');
+    return 0;
+}
+
+/* A run learns that a tier is refused by trying; nothing is started here, so the doctor is asked.
+ */
+static int explain_host(const struct policy *policy, struct host *ret_host, struct cordon_err *err)
+{
+    struct host host;
+    struct host_report report;
+    if (cli_host(policy, &host, err) < 0 || host_doctor(&report, err) < 0)
+        return -1;
+    if (report.tier != HOST_TIER_FULL) {
+        host.user_ns = false;
+        for (size_t i = 0; i < report.n_items && !host.user_ns_why[0]; i++) {
+            const struct host_item *item = &report.items[i];
+            if (item->need == HOST_NEED_FULL && item->required && item->state != HOST_WORKS)
+                snprintf(host.user_ns_why, sizeof(host.user_ns_why), "%s: %.200s", item->title,
+                         item->detail);
+        }
+    }
+    *ret_host = host;
+    return 0;
+}
+
+static int explain_plan(struct explain *e, struct cordon_err *err)
+{
+    struct host host;
+    const struct policy_value *binaries = policy_value(e->policy, FIELD_ALLOWED_BINARIES);
+    /* without a command: one that no list of the policy refuses */
+    char *stand_in[] = {binaries->n_items ? binaries->items[0].text : (char *)"/bin/sh", NULL};
+    if (explain_host(e->policy, &host, err) < 0)
+        return -1;
+    struct plan_request request = {
+        .policy = e->policy, .host = &host, .argv = e->options.argc ? e->options.argv : stand_in};
+    return plan_make(&request, &e->plan, err);
+}
+
+static void explain_text(struct explain *e, bool planned)
+{
+    buf_str(&e->out, "policy\n");
+    policy_explain_text(e->policy, &e->out);
+    if (e->policy->user_file)
+        buf_printf(&e->out, "(read: %s)\n", e->policy->user_file);
+    if (e->policy->config_file)
+        buf_printf(&e->out, "(read: %s)\n", e->policy->config_file);
+    buf_char(&e->out, '\n');
+    if (planned)
+        plan_print_text(e->plan, e->policy, &e->out);
+}
+
+static void explain_json(struct explain *e, bool planned, const struct cordon_err *err)
+{
+    struct jsonw j = {.out = &e->out};
+    jsonw_open(&j, NULL, '{');
+    jsonw_int(&j, "version", 1);
+    policy_explain_json(e->policy, &j);
+    jsonw_open(&j, "command", '[');
+    for (int i = 0; i < e->options.argc; i++)
+        jsonw_str(&j, NULL, e->options.argv[i]);
+    jsonw_close(&j, ']');
+    if (planned) {
+        jsonw_open(&j, "plan", '{');
+        plan_print_json(e->plan, e->policy, &j);
+        jsonw_close(&j, '}');
+        jsonw_null(&j, "error");
+    } else {
+        jsonw_null(&j, "plan");
+        jsonw_str(&j, "error", err->message);
+    }
+    jsonw_close(&j, '}');
+    buf_char(&e->out, '\n');
+}
+
+/* The policy is worth reading also where it cannot be honoured: then the error follows it. */
+static int explain_all(struct explain *e)
+{
+    struct cordon_err err = {0};
+    bool planned = explain_plan(e, &err) == 0;
+    if (e->json)
+        explain_json(e, planned, &err);
+    else
+        explain_text(e, planned);
+    int status = cli_print(&e->out);
+    return status || planned ? status : cli_fail(&err);
+}
+
+static int explain_do(struct explain *e)
+{
+    struct cordon_err err = {0};
+    if (options_has(&e->options, OPT_SCHEMA)) {
+        policy_schema(&e->out);
+        return cli_print(&e->out);
+    }
+    struct policy_input input = options_input(&e->options, environ);
+    if (explain_check(&e->options, &err) < 0 || policy_resolve(&input, &e->policy, &err) < 0)
+        return cli_fail(&err);
+    if (!options_has(&e->options, OPT_PATH) && !options_has(&e->options, OPT_HOST))
+        return explain_all(e);
+    return explain_answer(e, &err) < 0 ? cli_fail(&err) : cli_print(&e->out);
+}
+
+static int explain_run(int argc, char **argv)
+{
+    struct explain e = {.out = BUF_INIT(EXPLAIN_MAX)};
+    struct cordon_err err = {0};
+    bool help;
+
+    if (cli_parse(&cli_verb_explain, argc, argv, &e.options, &help, &err) < 0)
+        return cli_fail(&err);
+    e.json = options_has(&e.options, OPT_JSON);
+    int status = help ? cli_help_verb(&cli_verb_explain) : explain_do(&e);
+    plan_free(e.plan);
+    policy_free(e.policy);
+    options_done(&e.options);
+    buf_done(&e.out);
+    return status;
+}
+
+const struct cli_verb cli_verb_explain = {
+    .name = "explain",
+    .usage = "[options as for run] [-- CMD [ARG...]]",
+    .summary = "print the resolved policy and the plan, run nothing",
+    .own = explain_options,
+    .n_own = ARRAY_SIZE(explain_options),
+    .with_policy = true,
+    .details =
+        "Each value comes with its origin: time_limit = 5s   cordon.toml:3. The answers to --path\n"
+        "and --host begin with the word allowed or refused; the exit status is 0 for both. They\n"
+        "follow from the rules alone: links are not followed and names are not resolved. Where\n"
+        "this host cannot honour the policy, the policy is printed, then the error; exit 69.\n",
+    .run = explain_run,
+};

@@ -1,4 +1,4 @@
-/* The command: finds the verb. */
+/* The command: finds the verb. And what every verb says in the same way. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -7,33 +7,73 @@
 #include <unistd.h>
 
 #include "backend/native/native_internal.h"
+#include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "policy/fields.h"
 
-static const struct cli_verb verbs[] = {
-    {"run", "[options] -- CMD [ARG...]", "run a command behind the wall", cli_run},
-    {"explain", "[options as for run]", "print the resolved policy and plan, run nothing", cli_explain},
-    {"profile", "ls | show NAME", "list or show the built-in and configured profiles", cli_profile},
-    {"doctor", "[--json]", "what this host can enforce, what blocks the rest, the smallest fix",
-     cli_doctor},
-    {"supervise", NULL, NULL, cli_supervise},
+const struct cli_verb *const cli_verbs[] = {
+    &cli_verb_run,         &cli_verb_explain, &cli_verb_profile,   &cli_verb_doctor,
+    &cli_verb_completions, &cli_verb_manual,  &cli_verb_supervise, NULL,
 };
 
 int cli_fail(const struct cordon_err *err)
 {
-    fprintf(stderr, "cordon: %s\n", err->message);
+    fprintf(stderr, "Error: %s\n", err->message);
     if (err->hint[0])
-        fprintf(stderr, "hint: %s\n", err->hint);
+        fprintf(stderr, "Hint: %s\n", err->hint);
     return err->code;
 }
 
-static int main_usage(FILE *out)
+int cli_write(int fd, const char *data, size_t len)
 {
-    fprintf(out, "usage: cordon VERB ...\n\n");
-    for (size_t i = 0; i < ARRAY_SIZE(verbs) && verbs[i].summary; i++)
-        fprintf(out, "  cordon %-8s %-28s %s\n", verbs[i].name, verbs[i].usage, verbs[i].summary);
-    fprintf(out, "\n`cordon VERB --help` lists the options of a verb; cordon(1) explains them.\n");
-    return out == stderr ? CORDON_ERR_USAGE : 0;
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        data += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int cli_print(const struct buf *text)
+{
+    struct cordon_err err;
+    if (text->failed)
+        err_nomem(&err, "print");
+    else if (cli_write(STDOUT_FILENO, text->data, text->len) < 0)
+        err_set(&err, CORDON_ERR_INTERNAL, "print", errno, "standard output");
+    else
+        return 0;
+    return cli_fail(&err);
+}
+
+int cli_parse(const struct cli_verb *verb, int argc, char **argv, struct options *ret_options,
+              bool *ret_help, struct cordon_err *err)
+{
+    if (options_parse(argc, argv, verb->own, verb->n_own, verb->with_policy, ret_options, err) <
+        0) {
+        if (!err->hint[0])
+            err_hint(err, "`cordon %s --help` lists the options", verb->name);
+        return -1;
+    }
+    *ret_help = options_has(ret_options, CLI_OPT_HELP);
+    return 0;
+}
+
+int cli_host(const struct policy *policy, struct host *ret_host, struct cordon_err *err)
+{
+    struct host host;
+    if (host_probe_quick(&host, err) < 0)
+        return -1;
+    if (policy_has(policy, FIELD_CGROUP) &&
+        host_cgroups_explicit(policy_text(policy, FIELD_CGROUP), &host.cgroups, err) < 0)
+        return -1;
+    *ret_host = host;
+    return 0;
 }
 
 /* Descriptors 0 to 2 must exist, or a pipe of a guest could take their place. */
@@ -44,22 +84,54 @@ static void main_fill_stdio(void)
             (void)!open("/dev/null", O_RDWR);
 }
 
+static const struct cli_verb *main_find(const char *name)
+{
+    for (size_t i = 0; cli_verbs[i]; i++)
+        if (str_eq(name, cli_verbs[i]->name))
+            return cli_verbs[i];
+    return NULL;
+}
+
+static int main_unknown(const char *name)
+{
+    struct cordon_err err;
+    struct fields_near near = fields_near_start(name);
+    for (size_t i = 0; cli_verbs[i]; i++)
+        if (cli_verbs[i]->summary)
+            fields_near_try(&near, cli_verbs[i]->name);
+    err_set(&err, CORDON_ERR_USAGE, "usage", 0, "unknown verb '%.200s'", name);
+    if (near.best)
+        err_hint(&err, "did you mean `cordon %s`?", near.best);
+    else
+        err_hint(&err, "`cordon --help` lists the verbs");
+    policy_err_clean(&err);
+    return cli_fail(&err);
+}
+
+static int main_help(const char *name)
+{
+    const struct cli_verb *verb = name ? main_find(name) : NULL;
+    if (!name)
+        return cli_help();
+    return verb ? cli_help_verb(verb) : main_unknown(name);
+}
+
 int main(int argc, char **argv)
 {
     native_main_argv = argv;
     main_fill_stdio();
     signal(SIGPIPE, SIG_IGN);
-    if (argc < 2)
-        return main_usage(stderr);
-    if (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
-        return main_usage(stdout);
-    if (str_eq(argv[1], "--version")) {
-        printf("cordon %d.%d.%d\n", CORDON_VERSION_MAJOR, CORDON_VERSION_MINOR, CORDON_VERSION_PATCH);
-        return 0;
+    if (argc < 2) {
+        fputs("Error: no verb was given\nHint: `cordon --help` lists the verbs\n", stderr);
+        return CORDON_ERR_USAGE;
     }
-    for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-        if (str_eq(argv[1], verbs[i].name))
-            return verbs[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "cordon: unknown verb: %s (cordon --help lists them)\n", argv[1]);
-    return CORDON_ERR_USAGE;
+    if (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
+        return main_help(argv[2]);
+    if (str_eq(argv[1], "--version")) {
+        printf("cordon %d.%d.%d\n", CORDON_VERSION_MAJOR, CORDON_VERSION_MINOR,
+               CORDON_VERSION_PATCH);
+        return fflush(stdout) == 0 ? 0 : CORDON_ERR_INTERNAL;
+    }
+    const struct cli_verb *verb = main_find(argv[1]);
+    return verb ? verb->run(argc - 1, argv + 1) : main_unknown(argv[1]);
 }

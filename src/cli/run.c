@@ -14,20 +14,22 @@
 #include "base/loop.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/log.h"
 #include "host/host.h"
 #include "policy/options.h"
 #include "run/run.h"
 
 extern char **environ;
 
-enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN, OPT_HELP };
+enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN };
 
 static const struct options_own run_options[] = {
     {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "print the result as JSON on standard output"},
     {"result", 0, OPTIONS_REQUIRED, OPT_RESULT, "FILE", "write the result as JSON to FILE"},
-    {"status-fd", 0, OPTIONS_REQUIRED, OPT_STATUS_FD, "N", "write the result as JSON to descriptor N"},
+    {"status-fd", 0, OPTIONS_REQUIRED, OPT_STATUS_FD, "N",
+     "write the result as JSON to descriptor N"},
     {"stdin", 0, OPTIONS_REQUIRED, OPT_STDIN, "FILE", "standard input of the guest"},
-    {"help", 'h', OPTIONS_NONE, OPT_HELP, NULL, "print this help"},
+    CLI_HELP_ROW,
 };
 
 struct run_cli {
@@ -113,22 +115,8 @@ static int cli_signals(struct run_cli *c, struct cordon_err *err)
     return 0;
 }
 
-static int cli_write_all(int fd, const char *data, size_t len)
-{
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 /* The result goes where it was asked for; a result that cannot be delivered is our failure. */
-static int cli_report(struct run_cli *c)
+static int cli_report(struct run_cli *c, const char *hint)
 {
     struct result *r = &c->job.result;
     int status = r->exit_code;
@@ -136,17 +124,14 @@ static int cli_report(struct run_cli *c)
     if (c->json || c->result_fd >= 0 || c->status_fd >= 0) {
         result_json(r, &text);
         buf_char(&text, '\n');
-        if (text.failed || (c->json && cli_write_all(1, text.data, text.len) < 0) ||
-            (c->result_fd >= 0 && cli_write_all(c->result_fd, text.data, text.len) < 0) ||
-            (c->status_fd >= 0 && cli_write_all(c->status_fd, text.data, text.len) < 0)) {
-            fprintf(stderr, "cordon: the result could not be written: %s\n", strerror(errno));
+        if (text.failed || (c->json && cli_write(1, text.data, text.len) < 0) ||
+            (c->result_fd >= 0 && cli_write(c->result_fd, text.data, text.len) < 0) ||
+            (c->status_fd >= 0 && cli_write(c->status_fd, text.data, text.len) < 0)) {
+            fprintf(stderr, "Error: the result could not be written: %s\n", strerror(errno));
             status = CORDON_ERR_INTERNAL;
         }
     }
-    if (c->log == LOG_QUIET)
-        return status;
-    if (r->error[0])
-        fprintf(stderr, "Error: %s\n", r->error);
+    log_end(c->log, c->policy, r, hint);
     return status;
 }
 
@@ -167,7 +152,8 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
         .keep_output = kept,
         .stdin_fd = c->stdin_fd,
     };
-    if (host_probe_quick(&c->job.host, err) < 0 || run_start(&c->job, err) < 0)
+    log_begin(c->log, c->policy, c->options.argv);
+    if (cli_host(c->policy, &c->job.host, err) < 0 || run_start(&c->job, err) < 0)
         return -1;
     while (!c->done)
         if (loop_once(&c->loop, -1) < 0)
@@ -175,19 +161,18 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     return 0;
 }
 
-static int cli_prepare(struct run_cli *c, int argc, char **argv, struct cordon_err *err)
+static int cli_prepare(struct run_cli *c, struct cordon_err *err)
 {
-    if (options_parse(argc, argv, run_options, ARRAY_SIZE(run_options), true, &c->options, err) < 0)
-        return -1;
-    if (options_has(&c->options, OPT_HELP))
-        return 0;
-    if (c->options.argc == 0)
-        return err_set(err, CORDON_ERR_USAGE, "options", 0,
-                       "nothing to run (cordon run [options] -- CMD [ARG...])");
-    if (!c->options.has_dashes)
-        return err_set(err, CORDON_ERR_USAGE, "options", 0,
-                       "%s: a command is given after -- (cordon run [options] -- CMD [ARG...])",
-                       c->options.argv[0]);
+    if (c->options.argc == 0) {
+        err_set(err, CORDON_ERR_USAGE, "options", 0, "nothing to run");
+        return err_hint(err, "cordon run %s", cli_verb_run.usage);
+    }
+    if (!c->options.has_dashes) {
+        err_set(err, CORDON_ERR_USAGE, "options", 0, "%.200s: a command is given after --",
+                c->options.argv[0]);
+        policy_err_clean(err);
+        return err_hint(err, "cordon run %s", cli_verb_run.usage);
+    }
     struct policy_input input = options_input(&c->options, environ);
     if (policy_resolve(&input, &c->policy, err) < 0)
         return -1;
@@ -195,29 +180,46 @@ static int cli_prepare(struct run_cli *c, int argc, char **argv, struct cordon_e
     return cli_open(c, err);
 }
 
-int cli_run(int argc, char **argv)
+static int run_main(int argc, char **argv)
 {
-    struct run_cli c = {.signal_fd = -1, .result_fd = -1, .status_fd = -1, .stdin_fd = -1,
-                        .loop.epoll_fd = -1};
+    struct run_cli c = {
+        .signal_fd = -1, .result_fd = -1, .status_fd = -1, .stdin_fd = -1, .loop.epoll_fd = -1};
     struct cordon_err err = {0};
+    bool help = false;
     int status;
 
     /* secrets of the caller may be in our arguments and environment: no neighbour of the same user
      * may read them from our memory, and no guest that got out of its namespace either */
     prctl(PR_SET_DUMPABLE, 0);
-    if (cli_prepare(&c, argc, argv, &err) < 0) {
+    if (cli_parse(&cli_verb_run, argc, argv, &c.options, &help, &err) < 0)
+        return cli_fail(&err);
+    if (help) {
+        status = cli_help_verb(&cli_verb_run);
+    } else if (cli_prepare(&c, &err) < 0) {
         status = cli_fail(&err);
-    } else if (options_has(&c.options, OPT_HELP)) {
-        status = cli_help_run();
     } else if (cli_run_job(&c, &err) < 0) {
         result_from_error(&c.job.result, &err);
-        cli_report(&c);
+        cli_report(&c, err.hint);
         status = err.code;
-        if (err.hint[0] && c.log != LOG_QUIET)
-            fprintf(stderr, "hint: %s\n", err.hint);
     } else {
-        status = cli_report(&c);
+        bool failed = c.job.result.verdict == VERDICT_SANDBOX_ERROR;
+        status = cli_report(&c, failed ? c.job.supervised.err.hint : "");
     }
     cli_done(&c);
     return status;
 }
+
+const struct cli_verb cli_verb_run = {
+    .name = "run",
+    .usage = "[options] -- CMD [ARG...]",
+    .summary = "run a command behind the wall",
+    .own = run_options,
+    .n_own = ARRAY_SIZE(run_options),
+    .with_policy = true,
+    .details =
+        "exit status: the guest's own; 128+N killed by signal N; 124 time limit; 125 memory\n"
+        "limit; 122 another limit; 126 cannot be executed; 127 not found. Cordon's own: 64\n"
+        "usage, 78 configuration, 69 this host cannot build the wall asked for, 70 internal\n"
+        "error, 77 rejected before the start, 130 cancelled.\n",
+    .run = run_main,
+};

@@ -150,17 +150,44 @@ static int plan_check_binary(const struct policy *policy, const char *command, s
                    command);
 }
 
-static int plan_check_backend(const struct policy *policy, const struct host *host,
-                              struct cordon_err *err)
+static int plan_check_backend(const struct policy *policy, struct cordon_err *err)
 {
     if (policy_num(policy, FIELD_BACKEND) != BACKEND_NATIVE)
         return err_set(err, CORDON_ERR_HOST, "plan", 0, "backend %s is not available in this build",
                        policy_written(policy, FIELD_BACKEND));
-    if (policy_has(policy, FIELD_APPARMOR_PROFILE) && !host->apparmor)
-        return err_set(err, CORDON_ERR_HOST, "plan", 0,
-                       "apparmor_profile = %s: this host has no AppArmor",
-                       policy_written(policy, FIELD_APPARMOR_PROFILE));
     return plan_check_network(policy, err);
+}
+
+/* The name is written to the kernel behind a word of ours: it must not be able to say more than a
+ * name, and never that the guest leaves the profile Cordon itself is under. */
+static int plan_apparmor(struct plan *p, const struct policy *policy, const struct host *host,
+                         struct cordon_err *err)
+{
+    if (!policy_has(policy, FIELD_APPARMOR_PROFILE))
+        return 0;
+    const char *name = policy_text(policy, FIELD_APPARMOR_PROFILE);
+    char where[512];
+    policy_origin_text(&policy_value(policy, FIELD_APPARMOR_PROFILE)->origin, where, sizeof(where));
+    bool plain = name[0] && name[0] != ' ' && strlen(name) <= PLAN_APPARMOR_MAX;
+    for (const char *c = name; *c; c++)
+        plain = plain && (unsigned char)*c >= 0x20 && *c != 0x7f;
+    if (!plain)
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                       "%s: apparmor_profile: not the name of a profile (at most %d printable "
+                       "characters)",
+                       where, PLAN_APPARMOR_MAX);
+    if (strstr(name, "unconfined")) {
+        err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: apparmor_profile = %s: that confines nothing",
+                where, name);
+        return err_hint(err, "leave it out to keep what Cordon itself is under");
+    }
+    if (!host->apparmor) {
+        err_set(err, CORDON_ERR_HOST, "plan", 0,
+                "%s: apparmor_profile = %s: this host has no AppArmor", where, name);
+        return err_hint(err, "leave it out, or use a kernel with AppArmor switched on");
+    }
+    p->apparmor = arena_strdup(&p->arena, name);
+    return p->apparmor ? 0 : err_nomem(err, "plan");
 }
 
 /* A copy: the guest's pid 1 wipes the memory the caller's own arguments live in. */
@@ -196,7 +223,8 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
     p->landlock_abi = p->tier == TIER_FULL && host->landlock_abi < 2 ? 0 : host->landlock_abi;
     p->scope_signals = p->landlock_abi >= 6;
 
-    if (plan_check_binary(policy, p->command, err) < 0 || plan_check_backend(policy, host, err) < 0)
+    if (plan_check_binary(policy, p->command, err) < 0 || plan_check_backend(policy, err) < 0 ||
+        plan_apparmor(p, policy, host, err) < 0)
         return -1;
     plan_limits(p, policy);
     int r = p->tier == TIER_FULL ? plan_full(p, req, err) : plan_landlock(p, req, err);

@@ -118,6 +118,7 @@ struct plan {
     char **env;
     const char *cwd;       /* inside */
     const char *command;   /* written form, for the log */
+    const char *apparmor;  /* profile the guest's program gets at its execve, or NULL */
     uid_t host_uid;        /* what the guest's uid is on the host (tier full) */
     gid_t host_gid;
     bool own_host_ids;     /* true: root started us and the guest gets an id of its own */

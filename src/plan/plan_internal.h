@@ -4,6 +4,7 @@
 
 #include "plan/plan.h"
 
+#define PLAN_APPARMOR_MAX 1024
 #define PLAN_SCRATCH_OWN_INODES 5 /* root of the tmpfs and our folders in it */
 
 void *plan_grow(struct plan *p, void *array, size_t n, size_t *cap, size_t size);

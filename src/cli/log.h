@@ -1,0 +1,24 @@
+/* What `cordon run` says on stderr about a run: the verbose log, the messages of limits, warnings.
+ * The text is made apart from the writing, so that it can be tested. */
+#ifndef CLI_LOG_H
+#define CLI_LOG_H
+
+#include "base/buf.h"
+#include "policy/policy.h"
+#include "run/result.h"
+
+/* Lines before the guest starts: nothing but at LOG_VERBOSE. argv ends with NULL. */
+void log_begin_text(enum log_level level, const struct policy *policy, char *const *argv,
+                    struct buf *out);
+
+/* Lines after it ended, or after it could not be started. hint may be empty. At LOG_QUIET only
+ * failures and refusals of Cordon itself. */
+void log_end_text(enum log_level level, const struct policy *policy, const struct result *result,
+                  const char *hint, struct buf *out);
+
+/* The same on stderr. A log that cannot be written does not change how a run ended. */
+void log_begin(enum log_level level, const struct policy *policy, char *const *argv);
+void log_end(enum log_level level, const struct policy *policy, const struct result *result,
+             const char *hint);
+
+#endif
