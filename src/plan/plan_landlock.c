@@ -3,10 +3,11 @@
  * paths, mounts at another place, an overlay) and everything that needs a network namespace is
  * refused here, before anything starts. Runs in the supervisor; looks at named paths only.
  *
- * /proc: Landlock cannot hide one process from another, and all of /proc would show every process of
- * the host with its arguments. So /proc as a whole is not granted. What programs read there at their
- * start is: a handful of files about the machine (below), and of its own entries the guest's main
- * process gets those the keeper adds (keeper_proc.c). Links such as /proc/self/fd/1 need no grant. */
+ * /proc: Landlock cannot hide one process from another, and all of /proc would show every process
+ * of the host with its arguments. So /proc as a whole is not granted. What programs read there at
+ * their start is: a handful of files about the machine (below), and of its own entries the guest's
+ * main process gets those the keeper adds (keeper_proc.c). Links such as /proc/self/fd/1 need no
+ * grant. */
 #include "plan/plan_internal.h"
 
 #include <dirent.h>
@@ -25,10 +26,10 @@
 #define MISSING_ALWAYS                                                                             \
     "hidden paths, mounts at another path, overlay, hidden host /etc, private /tmp, "              \
     "hidden processes (/proc is not granted), private shared memory, System V ipc and message "    \
-    "queues, private loopback, network allowlist, connections over unix sockets, inotify, extended attributes, "                \
+    "queues, private loopback, network allowlist, connections over unix sockets, inotify, "        \
+    "extended attributes, "                                                                        \
     "host name, clocks"
-#define MISSING_OWN_UID                                                                            \
-    ", uid of its own, pseudo-terminals, empty capability bounding set"
+#define MISSING_OWN_UID ", uid of its own, pseudo-terminals, empty capability bounding set"
 #define MISSING_OLD ", sessions and process groups of its own (Landlock before ABI 6)"
 
 /* Fails closed: which capability is missing, why the stronger tier is, and the smallest fix. */
@@ -84,8 +85,8 @@ static int landlock_check(struct plan *p, const struct plan_request *req, struct
     if (policy_has(policy, FIELD_ROOTFS))
         return landlock_refuse_field(p, req, FIELD_ROOTFS, "a root of its own", err);
     if (policy_bool(policy, FIELD_TEMP_DIR) && policy_text(policy, FIELD_TEMP_DIR)[0])
-        return landlock_refuse_field(p, req, FIELD_TEMP_DIR, "a temporary directory at a named path",
-                                     err);
+        return landlock_refuse_field(p, req, FIELD_TEMP_DIR,
+                                     "a temporary directory at a named path", err);
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     if (ws->set && ws->num == WORKSPACE_OVERLAY)
         return landlock_refuse_field(p, req, FIELD_WORKSPACE, "an overlay", err);
@@ -116,8 +117,8 @@ static int landlock_runtime(struct plan *p)
         "/proc/sys/vm/max_map_count", "/proc/sys/fs/pipe-max-size", "/proc/sys/fs/file-max"};
     static const char *const devices[] = {"/dev/null",   "/dev/zero",    "/dev/full",
                                           "/dev/random", "/dev/urandom", "/dev/tty"};
-    /* Terminals of the caller are the guest's to open when they share a uid: only a guest with a uid
-     * of its own gets any. */
+    /* Terminals of the caller are the guest's to open when they share a uid: only a guest with a
+     * uid of its own gets any. */
     static const char *const terminals[] = {"/dev/ptmx", "/dev/pts"};
     if (landlock_fences(p, runtime, ARRAY_SIZE(runtime), false) < 0 ||
         landlock_fences(p, devices, ARRAY_SIZE(devices), true) < 0)
@@ -131,10 +132,10 @@ static bool landlock_below(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '\0' || path[len] == '/');
 }
 
-/* A deny pattern that takes a whole grant away takes it away; one that would hide something inside a
- * grant cannot be honoured: rules of Landlock only add. */
-static int landlock_denied(struct plan *p, const struct plan_request *req, struct plan_grant *grants,
-                           size_t n, struct cordon_err *err)
+/* A deny pattern that takes a whole grant away takes it away; one that would hide something inside
+ * a grant cannot be honoured: rules of Landlock only add. */
+static int landlock_denied(struct plan *p, const struct plan_request *req,
+                           struct plan_grant *grants, size_t n, struct cordon_err *err)
 {
     size_t first = p->n_ops;
     if (plan_deny_masks(p, req->policy, grants, n, err) < 0)
@@ -148,15 +149,16 @@ static int landlock_denied(struct plan *p, const struct plan_request *req, struc
             }
         if (whole)
             continue;
-        const char *what = arena_printf(&p->arena, "hidden paths (deny_patterns matches /%s)",
-                                        p->ops[i].dst);
+        const char *what =
+            arena_printf(&p->arena, "hidden paths (deny_patterns matches /%s)", p->ops[i].dst);
         return what ? landlock_refuse(req, err, what) : err_nomem(err, "plan");
     }
     p->n_ops = first;
     return 0;
 }
 
-/* For the supervisor's watch over bytes on the host's own disk; no backend of this tier executes it. */
+/* For the supervisor's watch over bytes on the host's own disk; no backend of this tier executes
+ * it. */
 static int landlock_watched(struct plan *p, const char *path)
 {
     struct plan_op *ops = plan_grow(p, p->ops, p->n_ops, &p->cap_ops, sizeof(*ops));
@@ -202,8 +204,8 @@ static int landlock_grants(struct plan *p, const struct plan_request *req, struc
     return 0;
 }
 
-/* A folder below which only the caller can go is best; a guest with a uid of its own must be able to
- * pass through it, and programs must be executable in it. */
+/* A folder below which only the caller can go is best; a guest with a uid of its own must be able
+ * to pass through it, and programs must be executable in it. */
 static const char *landlock_base(const struct plan *p)
 {
     const char *run = getenv("XDG_RUNTIME_DIR");
@@ -223,8 +225,8 @@ static int landlock_private_dir(struct plan *p, struct cordon_err *err)
     uint64_t noise = 0;
     if (getrandom(&noise, sizeof(noise), 0) != (ssize_t)sizeof(noise))
         return err_set(err, CORDON_ERR_INTERNAL, "plan", errno, "getrandom");
-    p->private_dir = arena_printf(&p->arena, "%s/" PLAN_PRIVATE_PREFIX "%d-%016llx", landlock_base(p),
-                                  (int)getpid(), (unsigned long long)noise);
+    p->private_dir = arena_printf(&p->arena, "%s/" PLAN_PRIVATE_PREFIX "%d-%016llx",
+                                  landlock_base(p), (int)getpid(), (unsigned long long)noise);
     if (!p->private_dir || plan_add_fence(p, p->private_dir, true, false) < 0 ||
         landlock_watched(p, p->private_dir) < 0)
         return err_nomem(err, "plan");
@@ -278,7 +280,8 @@ int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_
     const struct policy *policy = req->policy;
     const struct host *host = req->host;
 
-    if (policy_has(policy, FIELD_REQUIRE_TIER) && policy_num(policy, FIELD_REQUIRE_TIER) == TIER_FULL)
+    if (policy_has(policy, FIELD_REQUIRE_TIER) &&
+        policy_num(policy, FIELD_REQUIRE_TIER) == TIER_FULL)
         return landlock_refuse_field(p, req, FIELD_REQUIRE_TIER, "tier full is required", err);
     if (host->landlock_abi < 1)
         return landlock_refuse(req, err, "file access without Landlock");
@@ -290,9 +293,9 @@ int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_
     p->own_host_ids = host->uid == 0;
     p->host_uid = p->own_host_ids ? PLAN_ID_BASE : host->uid;
     p->host_gid = p->own_host_ids ? PLAN_ID_BASE : host->gid;
-    p->missing = arena_printf(&p->arena, "%s%s%s", MISSING_ALWAYS,
-                              p->own_host_ids ? "" : MISSING_OWN_UID,
-                              p->scope_signals ? "" : MISSING_OLD);
+    p->missing =
+        arena_printf(&p->arena, "%s%s%s", MISSING_ALWAYS, p->own_host_ids ? "" : MISSING_OWN_UID,
+                     p->scope_signals ? "" : MISSING_OLD);
     if (!p->missing)
         return err_nomem(err, "plan");
 

@@ -1,9 +1,10 @@
-/* What tier landlock adds in front of the built-in filter: calls that reach host objects Landlock does
- * not watch over, and that a root or a uid of its own answers elsewhere. Pure, runs in the supervisor.
+/* What tier landlock adds in front of the built-in filter: calls that reach host objects Landlock
+ * does not watch over, and that a root or a uid of its own answers elsewhere. Pure, runs in the
+ * supervisor.
  *
  * Each row is a few instructions that jump only within themselves; what no row takes goes on to the
- * built-in filter, which begins by loading what it needs. A row that goes to the listener is carried
- * out by the keeper where it is harmless (keeper_serve.c). */
+ * built-in filter, which begins by loading what it needs. A row that goes to the listener is
+ * carried out by the keeper where it is harmless (keeper_serve.c). */
 #include "plan/plan_internal.h"
 
 #include <errno.h>
@@ -19,6 +20,8 @@
 #define ROWS_MAX 512
 #define NR_FCHMODAT2 452
 #define NR_SETXATTRAT 463
+#define NR_GETXATTRAT 464
+#define NR_LISTXATTRAT 465
 #define NR_REMOVEXATTRAT 466
 
 struct rows {
@@ -61,7 +64,8 @@ static void row(struct rows *r, int nr, uint32_t action)
 }
 
 /* (argument & mask) == value; only the low word: the kernel takes these as int. */
-static void row_if(struct rows *r, int nr, unsigned arg, uint32_t mask, uint32_t value, uint32_t action)
+static void row_if(struct rows *r, int nr, unsigned arg, uint32_t mask, uint32_t value,
+                   uint32_t action)
 {
     put_if(r, (uint32_t)nr, 0, 5);
     put_load(r, SECCOMP_ARG_LOW(arg));
@@ -82,8 +86,8 @@ static void row_unless_zero(struct rows *r, int nr, unsigned arg, uint32_t actio
 }
 
 /* Landlock does not look at connections to unix sockets that have a path, and the host's message
- * buses, agents and daemons listen on such. The address is behind a pointer, so no connection can be
- * let through; pairs remain. Datagrams carry their address in each message: none of those. */
+ * buses, agents and daemons listen on such. The address is behind a pointer, so no connection can
+ * be let through; pairs remain. Datagrams carry their address in each message: none of those. */
 static void rows_sockets(struct rows *r)
 {
     row(r, SYS_connect, plain(EACCES));
@@ -94,15 +98,18 @@ static void rows_sockets(struct rows *r)
 }
 
 /* Attributes of files are changed by their owner or by whoever may write to them, whatever Landlock
- * allows: with the caller's uid that is every file of the caller, with any uid those open to all. The
- * keeper changes modes and times inside writable paths. */
+ * allows: with the caller's uid that is every file of the caller, with any uid those open to all.
+ * The keeper changes modes and times inside writable paths. */
 static void rows_attributes(struct rows *r, uint32_t served)
 {
-    static const int serve[] = {SYS_chmod, SYS_fchmod,  SYS_fchmodat,  NR_FCHMODAT2,
+    static const int serve[] = {SYS_chmod, SYS_fchmod, SYS_fchmodat,  NR_FCHMODAT2,
                                 SYS_utime, SYS_utimes, SYS_futimesat, SYS_utimensat};
-    static const int no_xattr[] = {SYS_setxattr,     SYS_lsetxattr,    SYS_fsetxattr,
-                                   SYS_removexattr,  SYS_lremovexattr, SYS_fremovexattr,
-                                   NR_SETXATTRAT,    NR_REMOVEXATTRAT};
+    /* reading them needs no open file either */
+    static const int no_xattr[] = {
+        SYS_setxattr,    SYS_lsetxattr,    SYS_fsetxattr,    NR_SETXATTRAT,
+        SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, NR_REMOVEXATTRAT,
+        SYS_getxattr,    SYS_lgetxattr,    SYS_fgetxattr,    NR_GETXATTRAT,
+        SYS_listxattr,   SYS_llistxattr,   SYS_flistxattr,   NR_LISTXATTRAT};
     static const int no_owner[] = {SYS_chown, SYS_fchown, SYS_lchown, SYS_fchownat};
     /* FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FS_IOC_SETVERSION, FS_IOC_ENABLE_VERITY,
      * FS_IOC_SET_ENCRYPTION_POLICY: a descriptor for reading is enough for these */
@@ -115,10 +122,12 @@ static void rows_attributes(struct rows *r, uint32_t served)
         row(r, no_owner[i], plain(EPERM));
     for (size_t i = 0; i < ARRAY_SIZE(no_ioctl); i++)
         row_if(r, SYS_ioctl, 1, ~0u, no_ioctl[i], plain(EPERM));
+    /* btrfs makes subvolumes through a folder that was opened for reading; copying falls back */
+    row_if(r, SYS_ioctl, 1, 0xff00, 0x9400, plain(EOPNOTSUPP));
 }
 
-/* Limits, priorities and cores of other processes of the same uid (the keeper has it too): only one's
- * own. */
+/* Limits, priorities and cores of other processes of the same uid (the keeper has it too): only
+ * one's own. */
 static void rows_processes(struct rows *r)
 {
     static const int first[] = {SYS_prlimit64, SYS_sched_setaffinity, SYS_sched_setscheduler,
@@ -141,8 +150,8 @@ static void rows_old(struct rows *r, int abi, uint32_t served)
     }
     if (abi >= 6)
         return;
-    /* Signals: the keeper sends them, within the guest's process group. Without the listener there is
-     * no telling whose processes are meant. */
+    /* Signals: the keeper sends them, within the guest's process group. Without the listener there
+     * is no telling whose processes are meant. */
     row(r, SYS_kill, served);
     row(r, SYS_tkill, served);
     row(r, SYS_tgkill, served);

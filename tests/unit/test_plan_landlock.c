@@ -1,4 +1,5 @@
-/* Tier landlock's plan on made-up hosts: what is fenced, what is refused, what the filter answers. */
+/* Tier landlock's plan on made-up hosts: what is fenced, what is refused, what the filter answers.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -24,7 +25,8 @@
 static struct host user_host(int abi)
 {
     struct host h = {.uid = 1000, .gid = 1000, .landlock_abi = abi};
-    snprintf(h.user_ns_why, sizeof(h.user_ns_why), "clone: new namespaces: Operation not permitted");
+    snprintf(h.user_ns_why, sizeof(h.user_ns_why),
+             "clone: new namespaces: Operation not permitted");
     return h;
 }
 
@@ -52,7 +54,8 @@ static int make(const struct host *host, const char *const *pairs, struct plan *
     return plan_make(&request, ret_plan, err);
 }
 
-static struct plan *must_make(const struct host *host, const char *const *pairs, struct policy **policy)
+static struct plan *must_make(const struct host *host, const char *const *pairs,
+                              struct policy **policy)
 {
     struct plan *p = NULL;
     struct cordon_err err = {0};
@@ -98,13 +101,14 @@ static void test_fences(void **state)
 
     assert_int_equal(p->tier, TIER_LANDLOCK);
     assert_true(p->scope_signals);
-    static const char *const readable[] = {"/usr", "/etc", "/bin", "/lib", "/var/log", "/proc/meminfo"};
+    static const char *const readable[] = {"/usr", "/etc",     "/bin",
+                                           "/lib", "/var/log", "/proc/meminfo"};
     for (size_t i = 0; i < ARRAY_SIZE(readable); i++) {
         assert_non_null(fence(p, readable[i]));
         assert_false(fence(p, readable[i])->write);
     }
-    static const char *const never[] = {"/", "/proc", "/sys", "/dev", "/dev/kmsg", "/dev/shm", "/tmp",
-                                        "/home", "/dev/pts", "/dev/ptmx"};
+    static const char *const never[] = {"/",        "/proc", "/sys",  "/dev",     "/dev/kmsg",
+                                        "/dev/shm", "/tmp",  "/home", "/dev/pts", "/dev/ptmx"};
     for (size_t i = 0; i < ARRAY_SIZE(never); i++)
         assert_null(fence(p, never[i]));
     assert_true(fence(p, "/var/tmp")->write);
@@ -121,7 +125,8 @@ static void test_fences(void **state)
     policy_free(policy);
 }
 
-/* Root of a default container may not mount or map ids; the guest gets an id of its own all the same. */
+/* Root of a default container may not mount or map ids; the guest gets an id of its own all the
+ * same. */
 static void test_root_gives_itself_up(void **state)
 {
     (void)state;
@@ -255,12 +260,9 @@ static void test_filter_before_abi_6(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_root_gives_itself_up),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_denied_grant_is_dropped),
-        cmocka_unit_test(test_filter),
-        cmocka_unit_test(test_filter_before_abi_6),
+        cmocka_unit_test(test_fences),   cmocka_unit_test(test_root_gives_itself_up),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_denied_grant_is_dropped),
+        cmocka_unit_test(test_filter),   cmocka_unit_test(test_filter_before_abi_6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,22 +2,22 @@
  *
  * It is the reaper of everything the guest starts (a child subreaper) and ends all of it: when the
  * main process ends, when the supervisor closes the lifeline or dies. It runs after the clone in a
- * copy of the supervisor's memory: no malloc, no stdio; without privileges, in the guest's limits, not
- * dumpable.
+ * copy of the supervisor's memory: no malloc, no stdio; without privileges, in the guest's limits,
+ * not dumpable.
  *
  * How one call ends everything (ABI 6 and later): the keeper lives in a Landlock domain of its own,
- * the guest in one below it, both scoped for signals. Nothing the guest does leads out of its domain,
- * and kill(-1) of the keeper reaches exactly the processes in the two domains, however often they
- * forked and whatever session they are in. The kernel walks its list with forking locked out, so one
- * call is enough. Before ABI 6 the filter refuses new sessions and process groups, and the group is
- * killed instead.
+ * the guest in one below it, both scoped for signals. Nothing the guest does leads out of its
+ * domain, and kill(-1) of the keeper reaches exactly the processes in the two domains, however
+ * often they forked and whatever session they are in. The kernel walks its list with forking locked
+ * out, so one call is enough. Before ABI 6 the filter refuses new sessions and process groups, and
+ * the group is killed instead.
  *
  * kill(-1) outside such a domain would end every process of the caller: it is used only when the
  * kernel was seen to refuse a signal to the supervisor.
  *
  * Who survives whom: the supervisor's death closes the lifeline. The keeper's death (kill -9 from
- * outside, the kernel out of memory) kills the main process by its parent-death signal, and hands the
- * rest to the supervisor, a subreaper too, which sweeps them up. */
+ * outside, the kernel out of memory) kills the main process by its parent-death signal, and hands
+ * the rest to the supervisor, a subreaper too, which sweeps them up. */
 #include "backend/native/keeper_internal.h"
 
 #include <errno.h>
@@ -37,7 +37,8 @@
 #include "base/util.h"
 
 /* Root gives itself up for an id that owns nothing on this host. The bounding set goes first: that
- * needs a capability which setresuid takes away. It also clears parent-death signal and dumpable. */
+ * needs a capability which setresuid takes away. It also clears parent-death signal and dumpable.
+ */
 static void keeper_become_guest(struct native_child *c)
 {
     if (!c->plan->own_host_ids)
@@ -81,7 +82,8 @@ static void keeper_kill_all(const struct keeper *k)
         kill(-k->main_pid, SIGKILL);
 }
 
-/* Waits until everything that was killed is gone: whoever reads the result finds nothing running. */
+/* Waits until everything that was killed is gone: whoever reads the result finds nothing running.
+ */
 static _Noreturn void keeper_drain(const struct keeper *k)
 {
     while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
@@ -96,8 +98,8 @@ static _Noreturn void keeper_end(const struct keeper *k)
     keeper_drain(k);
 }
 
-/* Takes every dead child. The main process is looked at before it is taken: while it is a zombie, its
- * number and that of its process group cannot be anybody else's. */
+/* Takes every dead child. The main process is looked at before it is taken: while it is a zombie,
+ * its number and that of its process group cannot be anybody else's. */
 static void keeper_reap(struct keeper *k)
 {
     struct native_status *status = k->c->status;
@@ -171,12 +173,12 @@ static _Noreturn void keeper_run(struct keeper *k)
 }
 
 /* Entries of its own below /proc that programs read at their start. What shows the host (net,
- * mountinfo) is not among them. The descriptors stay open in the keeper, which shares the table: the
- * kernel would forget the entries, and with them the rules, when nothing refers to them. */
+ * mountinfo) is not among them. The descriptors stay open in the keeper, which shares the table:
+ * the kernel would forget the entries, and with them the rules, when nothing refers to them. */
 static void keeper_grant_proc(struct native_guest *g)
 {
-    static const char *const names[] = {"maps",   "smaps", "status", "stat",   "statm", "cmdline",
-                                        "comm",   "auxv",  "exe",    "environ", "fd",   "fdinfo",
+    static const char *const names[] = {"maps",   "smaps", "status", "stat",     "statm", "cmdline",
+                                        "comm",   "auxv",  "exe",    "environ",  "fd",    "fdinfo",
                                         "limits", "io",    "cgroup", "oom_score"};
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         char path[48] = "/proc/self/";
@@ -208,7 +210,8 @@ _Noreturn void native_keeper_main(struct native_child *c)
     k.c = c;
 
     native_child_begin(c);
-    /* Out of the caller's session: a Ctrl-C at its terminal must not end the keeper before the guest. */
+    /* Out of the caller's session: a Ctrl-C at its terminal must not end the keeper before the
+     * guest. */
     setsid();
     sigset_t all;
     sigfillset(&all);
@@ -216,7 +219,8 @@ _Noreturn void native_keeper_main(struct native_child *c)
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         native_child_fail(c, "keeper", errno, "subreaper");
     keeper_become_guest(c);
-    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* the caller's session keyring stays outside */
+    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING,
+            NULL); /* the caller's session keyring stays outside */
 
     umask(022);
     if (chdir(p->cwd) < 0)

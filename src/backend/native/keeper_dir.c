@@ -1,5 +1,5 @@
-/* Tier landlock: the guest's one folder on the host, made before it starts and removed after it ended,
- * and the removal of what keepers left behind. Runs in the supervisor.
+/* Tier landlock: the guest's one folder on the host, made before it starts and removed after it
+ * ended, and the removal of what keepers left behind. Runs in the supervisor.
  *
  * The maker holds a lock on the folder for as long as it lives; a folder of that name which can be
  * locked belongs to nobody any more. That works across pid namespaces and needs no clock: a folder
@@ -23,9 +23,9 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define NEW_SUFFIX ".new"       /* made, not locked yet */
+#define NEW_SUFFIX ".new" /* made, not locked yet */
 #define NEW_AGE_S 60
-#define STALE_MAX 16            /* leftovers one start clears away */
+#define STALE_MAX 16 /* leftovers one start clears away */
 #define REMOVE_BUDGET_NS 2000000000ull
 #define SWEEP_BUDGET_NS 1000000000ull
 #define FEW_IDS_FIRST 61184u /* systemd's ids for transient services */
@@ -47,8 +47,8 @@ static int dir_open_at(int dirfd, const char *name)
     return openat(dirfd, name, flags & ~O_NOATIME);
 }
 
-/* Removes entries of an open folder until it meets a folder that is not empty (1: *ret_child is it),
- * or until nothing is left (0). -1: something cannot be removed. */
+/* Removes entries of an open folder until it meets a folder that is not empty (1: *ret_child is
+ * it), or until nothing is left (0). -1: something cannot be removed. */
 static int dir_clear(int fd, int *ret_child)
 {
     int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -159,8 +159,9 @@ static int dir_give(int fd, const char *path, unsigned *id, struct cordon_err *e
         return 0;
     }
     err_set(err, CORDON_ERR_HOST, "ids", errno, "%s cannot be given to an unprivileged uid", path);
-    return err_hint(err, "start Cordon as an ordinary user, or as root with CAP_CHOWN, CAP_SETUID and "
-                         "CAP_SETGID");
+    return err_hint(err,
+                    "start Cordon as an ordinary user, or as root with CAP_CHOWN, CAP_SETUID and "
+                    "CAP_SETGID");
 }
 
 int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err)

@@ -1,5 +1,6 @@
-/* Calls that Landlock does not watch over and that the filter of tier landlock therefore hands to the
- * keeper: changes of mode and times of files, and signals before Landlock's ABI 6. Runs in the keeper, which has the guest's ids and no privileges.
+/* Calls that Landlock does not watch over and that the filter of tier landlock therefore hands to
+ * the keeper: changes of mode and times of files, and signals before Landlock's ABI 6. Runs in the
+ * keeper, which has the guest's ids and no privileges.
  *
  * Arguments are copied out of the guest once and only the copies are used; the call itself is never
  * let through. A path is followed from a folder the guest may write to and never leaves it, so that
@@ -57,8 +58,8 @@ void keeper_serve_open_roots(struct keeper *k)
     }
 }
 
-/* Memory of a living guest, up to the first page that is not there. By file: the filter of a container
- * may refuse process_vm_readv. */
+/* Memory of a living guest, up to the first page that is not there. By file: the filter of a
+ * container may refuse process_vm_readv. */
 static ssize_t serve_read(const struct call *c, uint64_t addr, void *to, size_t size)
 {
     char path[40];
@@ -132,6 +133,22 @@ static int serve_open_fd(const struct call *c, int fd)
     return ours;
 }
 
+/* "/proc/self/fd/N" is how libraries name an open file, and not ours to follow: "self" is who asks.
+ * -1: it is not that. */
+static int serve_fd_of(const char *path)
+{
+    static const char prefix[] = "/proc/self/fd/";
+    int fd = 0;
+    if (!str_starts(path, prefix) || !path[sizeof(prefix) - 1])
+        return -1;
+    for (const char *p = path + sizeof(prefix) - 1; *p; p++) {
+        if (*p < '0' || *p > '9' || fd > INT_MAX / 10 - 1)
+            return -1;
+        fd = fd * 10 + (*p - '0');
+    }
+    return fd;
+}
+
 /* The file a path of the guest names, if it lies in a writable folder. */
 static int serve_open_path(const struct call *c, int dirfd, const char *path, bool follow)
 {
@@ -139,8 +156,8 @@ static int serve_open_path(const struct call *c, int dirfd, const char *path, bo
     int r, fd;
     if (!*path)
         return -ENOENT;
-    if (sscanf(path, "/proc/self/fd/%d", &fd) == 1 && fd >= 0)
-        return serve_open_fd(c, fd); /* how libraries name an open file */
+    if ((fd = serve_fd_of(path)) >= 0)
+        return serve_open_fd(c, fd);
     size_t len = 0;
     if (path[0] != '/') {
         if (dirfd != AT_FDCWD)
@@ -159,7 +176,8 @@ static int serve_open_path(const struct call *c, int dirfd, const char *path, bo
         rest++;
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | (follow ? 0u : O_NOFOLLOW),
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    fd = sys_openat2(root->fd, *rest ? rest : ".", &how);
+    /* the grant itself, which may be a file */
+    fd = *rest ? sys_openat2(root->fd, rest, &how) : fcntl(root->fd, F_DUPFD_CLOEXEC, 3);
     if (fd < 0)
         return errno == EXDEV ? -EPERM : -errno;
     return fd;
@@ -202,7 +220,8 @@ static int serve_read_times(const struct call *c, uint64_t addr, struct timespec
         times[i].tv_nsec = c->nr == SYS_utime       ? 0
                            : c->nr == SYS_utimensat ? (long)raw[2 * i + 1]
                                                     : (long)raw[2 * i + 1] * 1000;
-        if (c->nr != SYS_utimensat && c->nr != SYS_utime && (raw[2 * i + 1] < 0 || raw[2 * i + 1] > 999999))
+        if (c->nr != SYS_utimensat && c->nr != SYS_utime &&
+            (raw[2 * i + 1] < 0 || raw[2 * i + 1] > 999999))
             return -EINVAL;
     }
     return 0;
@@ -214,8 +233,8 @@ static int serve_file(const struct call *c)
     char path[PATH_MAX];
     const bool at = c->nr == SYS_fchmodat || c->nr == NR_FCHMODAT2 || c->nr == SYS_utimensat ||
                     c->nr == SYS_futimesat;
-    const bool is_mode = c->nr == SYS_chmod || c->nr == SYS_fchmod || c->nr == SYS_fchmodat ||
-                         c->nr == NR_FCHMODAT2;
+    const bool is_mode =
+        c->nr == SYS_chmod || c->nr == SYS_fchmod || c->nr == SYS_fchmodat || c->nr == NR_FCHMODAT2;
     int dirfd = at ? (int)c->args[0] : AT_FDCWD, r = 0, fd;
     uint64_t flags = c->nr == NR_FCHMODAT2 || c->nr == SYS_utimensat ? c->args[3] : 0;
     uint64_t value = at ? c->args[2] : c->args[1];
@@ -233,8 +252,9 @@ static int serve_file(const struct call *c)
     } else {
         if ((r = serve_read_path(c, name, path)) < 0)
             return r;
-        fd = !*path && (flags & AT_EMPTY_PATH) ? serve_open_fd(c, dirfd)
-                                               : serve_open_path(c, dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW));
+        fd = !*path && (flags & AT_EMPTY_PATH)
+                 ? serve_open_fd(c, dirfd)
+                 : serve_open_path(c, dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW));
     }
     if (fd < 0)
         return fd;
@@ -243,8 +263,8 @@ static int serve_file(const struct call *c)
     return r;
 }
 
-/* Everybody in the guest's process group is the guest's, and nobody else is: the filter lets none of
- * them leave it. */
+/* Everybody in the guest's process group is the guest's, and nobody else is: the filter lets none
+ * of them leave it. */
 static int serve_kill(const struct call *c)
 {
     pid_t target = (pid_t)(int)c->args[0], main_pid = c->k->main_pid;
@@ -259,7 +279,7 @@ static int serve_kill(const struct call *c)
     pid_t group = getpgid(who);
     if (group != main_pid)
         return group < 0 ? -ESRCH : -EPERM;
-    long r = c->nr == SYS_tgkill ? syscall(SYS_tgkill, (int)c->args[0], who, sig)
+    long r = c->nr == SYS_tgkill  ? syscall(SYS_tgkill, (int)c->args[0], who, sig)
              : c->nr == SYS_tkill ? syscall(SYS_tkill, who, sig)
                                   : kill(who, sig);
     return r < 0 ? -errno : 0;
@@ -271,7 +291,8 @@ void keeper_serve(struct keeper *k, int listener)
     memset(&req, 0, sizeof(req));
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0)
         return; /* the caller died meanwhile */
-    struct call c = {.k = k, .listener = listener, .id = req.id, .nr = req.data.nr, .tid = (pid_t)req.pid};
+    struct call c = {
+        .k = k, .listener = listener, .id = req.id, .nr = req.data.nr, .tid = (pid_t)req.pid};
     for (int i = 0; i < 6; i++)
         c.args[i] = req.data.args[i];
     int r = -EPERM;
@@ -283,9 +304,7 @@ void keeper_serve(struct keeper *k, int listener)
     case SYS_utime:
     case SYS_utimes:
     case SYS_futimesat:
-    case SYS_utimensat:
-        r = serve_file(&c);
-        break;
+    case SYS_utimensat: r = serve_file(&c); break;
     case SYS_kill:
     case SYS_tkill:
     case SYS_tgkill:
