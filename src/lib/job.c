@@ -174,6 +174,8 @@ static void job_advance(struct cordon_job *job, int timeout_ms)
         /* A supervisor that ended may have replied before: only an empty socket is a failure. */
         r = result_receive(job->sock, &job->result, &job->failure);
     job->state = r < 0 ? JOB_FAILED : JOB_ENDED;
+    /* cordon_job_fd() stays readable; only this direction, or live output would end here */
+    shutdown(job->sock, SHUT_RD);
 }
 
 static int job_check(struct cordon_job *job, int timeout_ms, struct cordon_err *err)
