@@ -1,7 +1,4 @@
-/* Help, and what the build makes from the same tables: shell completions and the generated parts of
- * the manual. The last two are verbs that only packaging and tools/check-docs call. */
-#include <string.h>
-
+/* Help, and shell completions from the same tables: a verb that only packaging calls. */
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
@@ -90,36 +87,6 @@ static int completions_run(int argc, char **argv)
     return status;
 }
 
-static int manual_run(int argc, char **argv)
-{
-    static const struct {
-        const char *name;
-        enum field_table table;
-    } tables[] = {
-        {"sandbox", TABLE_SANDBOX}, {"filesystem", TABLE_FILESYSTEM}, {"network", TABLE_NETWORK}};
-    _cleanup_buf_ struct buf out = BUF_INIT(HELP_MAX);
-    struct cordon_err err = {0};
-    struct options options;
-    int status;
-
-    if (!help_word(&cli_verb_manual, argc, argv, &options, &status))
-        return status;
-    if (str_eq(options.argv[0], "options"))
-        policy_man_options(&out);
-    for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
-        if (str_eq(options.argv[0], tables[i].name))
-            policy_man_keys(tables[i].table, &out);
-    if (out.len == 0 && !out.failed) {
-        err_set(&err, CORDON_ERR_USAGE, "usage", 0, "usage: cordon manual %s",
-                cli_verb_manual.usage);
-        status = cli_fail(&err);
-    } else {
-        status = cli_print(&out);
-    }
-    options_done(&options);
-    return status;
-}
-
 static const struct options_own help_only[] = {CLI_HELP_ROW};
 
 const struct cli_verb cli_verb_completions = {
@@ -128,12 +95,4 @@ const struct cli_verb cli_verb_completions = {
     .own = help_only,
     .n_own = ARRAY_SIZE(help_only),
     .run = completions_run,
-};
-
-const struct cli_verb cli_verb_manual = {
-    .name = "manual",
-    .usage = "options | sandbox | filesystem | network",
-    .own = help_only,
-    .n_own = ARRAY_SIZE(help_only),
-    .run = manual_run,
 };

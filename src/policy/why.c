@@ -152,10 +152,29 @@ static void why_built_in(const struct policy *p, const char *path, bool write, s
     static const char *const scratch[] = {"/tmp", "/home/sandbox", "/dev/shm"};
     static const char *const runtime[] = {"/usr",   "/bin",   "/sbin",  "/lib",
                                           "/lib32", "/lib64", "/libx32"};
-    static const char *const etc[] = {"/etc/passwd",      "/etc/group",        "/etc/hosts",
-                                      "/etc/hostname",    "/etc/resolv.conf",  "/etc/nsswitch.conf",
-                                      "/etc/ld.so.cache", "/etc/alternatives", "/etc/ssl",
-                                      "/etc/localtime",   "/etc/os-release"};
+    static const char *const etc[] = {"/etc/passwd",
+                                      "/etc/group",
+                                      "/etc/hosts",
+                                      "/etc/hostname",
+                                      "/etc/environment",
+                                      "/etc/resolv.conf",
+                                      "/etc/nsswitch.conf",
+                                      "/etc/localtime",
+                                      "/etc/os-release",
+                                      "/etc/ld.so.cache",
+                                      "/etc/alternatives",
+                                      "/etc/ssl/certs",
+                                      "/etc/ssl/openssl.cnf",
+                                      "/etc/pki/ca-trust",
+                                      "/etc/pki/tls/certs",
+                                      "/etc/crypto-policies",
+                                      "/etc/java-11-openjdk",
+                                      "/etc/java-17-openjdk",
+                                      "/etc/java-21-openjdk",
+                                      "/etc/php",
+                                      "/etc/R",
+                                      "/etc/perl",
+                                      "/etc/fonts"};
     static const char *const devices[] = {
         "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
         "/dev/ptmx", "/dev/pts",  "/dev/fd",   "/dev/stdin",  "/dev/stdout",  "/dev/stderr"};
@@ -179,8 +198,8 @@ static void why_built_in(const struct policy *p, const char *path, bool write, s
         answer(ret, !write, write ? "/etc is read-only" : "private /etc");
     else if (is_below(path, "/proc"))
         answer(ret, !write, write ? "/proc is read-only" : "private /proc, dangerous parts masked");
-    else if (str_eq(path, "/") || str_eq(path, "/etc") || str_eq(path, "/dev") ||
-             str_eq(path, "/home"))
+    else if (str_eq(path, "/") || str_eq(path, "/etc") || str_eq(path, "/etc/ssl") ||
+             str_eq(path, "/dev") || str_eq(path, "/home"))
         answer(ret, !write, write ? "root is read-only" : "root");
     else
         answer(ret, false, "default");
