@@ -167,18 +167,19 @@ static int plan_apparmor(struct plan *p, const struct policy *policy, const stru
         return 0;
     const char *name = policy_text(policy, FIELD_APPARMOR_PROFILE);
     char where[512];
-    policy_origin_text(&policy_value(policy, FIELD_APPARMOR_PROFILE)->origin, where, sizeof(where));
+    const struct origin *origin = &policy_value(policy, FIELD_APPARMOR_PROFILE)->origin;
+    int code = origin->source == FROM_COMMAND ? CORDON_ERR_USAGE : CORDON_ERR_CONFIG;
+    policy_origin_text(origin, where, sizeof(where));
     bool plain = name[0] && name[0] != ' ' && strlen(name) <= PLAN_APPARMOR_MAX;
     for (const char *c = name; *c; c++)
         plain = plain && (unsigned char)*c >= 0x20 && *c != 0x7f;
     if (!plain)
-        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+        return err_set(err, code, "plan", 0,
                        "%s: apparmor_profile: not the name of a profile (at most %d printable "
                        "characters)",
                        where, PLAN_APPARMOR_MAX);
     if (strstr(name, "unconfined")) {
-        err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: apparmor_profile = %s: that confines nothing",
-                where, name);
+        err_set(err, code, "plan", 0, "%s: apparmor_profile = %s: that confines nothing", where, name);
         return err_hint(err, "leave it out to keep what Cordon itself is under");
     }
     if (!host->apparmor) {
