@@ -3,7 +3,8 @@
  *
  * The maker holds a lock on the folder for as long as it lives; a folder of that name which can be
  * locked belongs to nobody any more. That works across pid namespaces and needs no clock: a folder
- * gets its name when it is locked (only what never got so far is judged by its age). */
+ * gets its name when it is locked (only what never got so far is judged by its maker or its age).
+ */
 #include "backend/native/keeper_internal.h"
 
 #include <dirent.h>
@@ -25,7 +26,7 @@
 
 #define NEW_SUFFIX ".new" /* made, not locked yet */
 #define NEW_AGE_S 60
-#define STALE_MAX 16 /* leftovers one start clears away */
+#define STALE_MAX 16                    /* leftovers one start clears away */
 #define REMOVE_BUDGET_NS 10000000000ull /* 65,536 files on a busy disk take seconds */
 #define SWEEP_BUDGET_NS 1000000000ull
 #define FEW_IDS_FIRST 61184u /* systemd's ids for transient services */
@@ -124,6 +125,24 @@ static bool dir_is_ours(const struct stat *st)
            (me == 0 && st->st_uid >= FEW_IDS_FIRST && st->st_uid <= FEW_IDS_LAST);
 }
 
+static uint64_t dir_pid_namespace(void)
+{
+    struct stat st;
+    return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+/* Never locked: its maker is dead if it had a number in our own pid namespace that nobody has now,
+ * or if it is old. The name is cordon-guest-PID-NOISE.NAMESPACE.new. */
+static bool dir_is_abandoned(const char *name, const struct stat *st)
+{
+    const char *dot = strchr(name, '.');
+    pid_t maker = (pid_t)strtol(name + strlen(PLAN_PRIVATE_PREFIX), NULL, 10);
+    if (time(NULL) - st->st_ctime >= NEW_AGE_S)
+        return true;
+    return dot && maker > 0 && strtoull(dot + 1, NULL, 10) == dir_pid_namespace() &&
+           kill(maker, 0) < 0 && errno == ESRCH;
+}
+
 static void dir_remove_stale(const char *base)
 {
     DIR *dir = opendir(base);
@@ -133,9 +152,9 @@ static void dir_remove_stale(const char *base)
         struct stat st;
         if (!str_starts(e->d_name, PLAN_PRIVATE_PREFIX))
             continue;
-        bool is_new = strstr(e->d_name, NEW_SUFFIX) != NULL;
         if (fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
-            !dir_is_ours(&st) || (is_new && time(NULL) - st.st_ctime < NEW_AGE_S))
+            !dir_is_ours(&st) ||
+            (strstr(e->d_name, NEW_SUFFIX) && !dir_is_abandoned(e->d_name, &st)))
             continue;
         _cleanup_close_ int fd = dir_open_at(dirfd(dir), e->d_name);
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
@@ -166,12 +185,13 @@ static int dir_give(int fd, const char *path, unsigned *id, struct cordon_err *e
 
 int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err)
 {
-    char base[512], made[528];
+    char base[512], made[560];
     snprintf(base, sizeof(base), "%s", p->private_dir);
     *strrchr(base, '/') = '\0';
     dir_remove_stale(base);
 
-    snprintf(made, sizeof(made), "%s" NEW_SUFFIX, p->private_dir);
+    snprintf(made, sizeof(made), "%s.%llu" NEW_SUFFIX, p->private_dir,
+             (unsigned long long)dir_pid_namespace());
     if (mkdir(made, 0700) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "%s", made);
     _cleanup_close_ int fd = open(made, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
