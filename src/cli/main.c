@@ -121,6 +121,14 @@ static int main_help(const char *name)
     return verb ? cli_help_verb(verb) : main_unknown(name);
 }
 
+static int main_version(void)
+{
+    _cleanup_buf_ struct buf out = BUF_INIT(64);
+    buf_printf(&out, "cordon %d.%d.%d\n", CORDON_VERSION_MAJOR, CORDON_VERSION_MINOR,
+               CORDON_VERSION_PATCH);
+    return cli_print(&out);
+}
+
 int main(int argc, char **argv)
 {
     native_main_argv = argv;
@@ -132,11 +140,8 @@ int main(int argc, char **argv)
     }
     if (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
         return main_help(argv[2]);
-    if (str_eq(argv[1], "--version")) {
-        printf("cordon %d.%d.%d\n", CORDON_VERSION_MAJOR, CORDON_VERSION_MINOR,
-               CORDON_VERSION_PATCH);
-        return fflush(stdout) == 0 ? 0 : CORDON_ERR_INTERNAL;
-    }
+    if (str_eq(argv[1], "--version"))
+        return main_version();
     const struct cli_verb *verb = main_find(argv[1]);
     return verb ? verb->run(argc - 1, argv + 1) : main_unknown(argv[1]);
 }

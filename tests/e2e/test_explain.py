@@ -1,0 +1,414 @@
+"""explain, profile, help, completions and the log: what the command says about policies and runs (contract,
+sections 2, 2.1, 2.2). The field table is read from its source, so that a row that is missing anywhere shows."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from cordon_run import CORDON, GUESTS, ROOT, cordon, guest_path, run
+
+SH = "/bin/sh"
+ROW = re.compile(r'^X\((\w+), "(\w*)", (\w+), "([\w-]*)", (\w+), (\w+), (\w+), "([^"]*)", "(.*)"\)$', re.M)
+
+
+def fields():
+    rows = ROW.findall((ROOT / "src" / "policy" / "fields.def").read_text(encoding="utf-8"))
+    assert len(rows) > 40, "the field table was not understood"
+    return [dict(zip(("id", "key", "table", "flag", "type", "merge", "risk", "arg", "doc"), row)) for row in rows]
+
+
+FIELDS = fields()
+FLAGS = [f["flag"] for f in FIELDS if f["flag"]]
+
+
+def explain(*words, code=0, **kw):
+    done = cordon("explain", *words, **kw)
+    assert done.returncode == code, (done.returncode, done.stdout[-500:], done.stderr)
+    return done
+
+
+def lines_of(text, title):
+    """The lines of one section of explain's text."""
+    part = re.search(rf"^{title}\n(.*?)(?:\n\n|\Z)", text, re.S | re.M)
+    assert part, f"no section {title!r} in:\n{text}"
+    return [line.strip() for line in part[1].splitlines()]
+
+
+# ---- explain -----------------------------------------------------------------------------------------
+
+def test_values_with_their_origins(shared):
+    os.chmod(shared, 0o755)
+    (shared / "cordon.toml").write_text('[sandbox]\n\ntime_limit = "5s"\n\n[sandbox.filesystem]\nallow_read = ["data"]\n')
+    (shared / "data").mkdir()
+    text = explain("--memory-limit", "99M", cwd=shared, env={"CORDON_PROCESSES": "9"}).stdout
+    values = lines_of(text, "policy")
+    assert "profile = default" in values
+    assert "time_limit = 5s   cordon.toml:3" in values
+    assert "allow_read = data   cordon.toml:6" in values
+    assert "memory_limit = 99M   --memory-limit" in values
+    assert "processes = 9   CORDON_PROCESSES" in values
+    assert "cpu_limit = 100   level standard" in values
+
+
+def test_json_says_the_same(shared):
+    os.chmod(shared, 0o755)
+    (shared / "cordon.toml").write_text('[sandbox]\ntime_limit = "5s"\n')
+    data = json.loads(explain("--json", "--", "/bin/true", "x", cwd=shared).stdout)
+    limit = data["settings"]["time_limit"]
+    assert limit["value"] == "5s" and limit["ns"] == 5_000_000_000
+    assert limit["origin"] == {"name": "cordon.toml", "line": 2, "column": limit["origin"]["column"]}
+    assert data["command"] == ["/bin/true", "x"] and data["error"] is None
+    plan = data["plan"]
+    assert plan["tier"] in ("full", "landlock")
+    assert {"mount", "bpf"} <= set(plan["seccomp"]["refused"]) and "read" in plan["seccomp"]["allowed"]
+    assert plan["rlimits"]["core"] == 1
+    assert {"name": "USER", "value": "sandbox", "taken": False} in plan["environment"]
+
+
+def test_the_plan_is_the_one_a_run_has(world):
+    """Tier, Landlock and limits: what explain promises is what a result then reports."""
+    data = json.loads(explain("--json", "--memory-limit", "64M", "--", "/bin/true").stdout)["plan"]
+    layers = world.layers
+    assert data["tier"] == world.tier
+    landlock = f"on (abi {data['landlock']['abi']})" if data["landlock"]["abi"] else "off"
+    assert landlock == layers["landlock"]
+    for name in ("user", "mount", "pid", "net", "ipc", "uts", "cgroup", "time"):
+        assert (layers[name + "_ns"] == "on") == (name in data["namespaces"])
+    held = [v for v in data["cgroup"]["values"] if v["key"] == "memory_limit"]
+    assert bool(held) == world.has_memory_cgroup
+    if held:
+        assert held[0]["value"] == str(64 << 20) and held[0]["origin"] == "--memory-limit"
+
+
+def test_text_has_every_section(full):
+    text = explain("--allow-read", "/usr/share", "--", "/bin/true").stdout
+    assert "tier = full" in lines_of(text, "wall")
+    assert "bind    /usr/share ro, granted" in lines_of(text, "mounts")
+    assert lines_of(text, "network")[0].startswith("none")
+    assert "refused with EPERM" in "\n".join(lines_of(text, "system calls"))
+    assert "ro /" in lines_of(text, "Landlock")
+    assert "nofile = 1024" in lines_of(text, "rlimits")
+    assert "control groups" in text
+    assert "PATH=/usr/local/bin:/usr/bin:/bin" in lines_of(text, "environment")
+
+
+def test_values_from_the_callers_environment_are_not_shown():
+    for words in ((), ("--json",)):
+        done = explain(*words, "--env", "E2E_SECRET", "--env", "PLAIN=said")
+        assert "E2E_SECRET" in done.stdout and "SECRET-" not in done.stdout and "said" in done.stdout
+
+
+def test_a_seccomp_profile_shows(shared):
+    (shared / "p.json").write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+        {"names": ["getcwd", "no_such_call"], "action": "SCMP_ACT_ERRNO"}]}))
+    data = json.loads(explain("--json", "--seccomp", shared / "p.json").stdout)["plan"]["seccomp"]
+    assert "getcwd" in data["narrowed"] and "getcwd" not in data["allowed"]
+    assert any("no_such_call" in note for note in data["notes"])
+
+
+def test_nothing_is_made(shared):
+    before = sorted(os.listdir(shared))
+    explain("--allow-write", shared, "--result", shared / "r.json", "--", "/usr/bin/touch", shared / "made", cwd=shared)
+    assert sorted(os.listdir(shared)) == before
+
+
+def test_a_policy_this_host_cannot_honour_is_shown_all_the_same():
+    done = explain("--backend", "oci", code=69)
+    assert "backend = oci   --backend" in done.stdout and done.stderr.startswith("Error: ")
+    data = json.loads(explain("--json", "--backend", "oci", code=69).stdout)
+    assert data["plan"] is None and data["error"] and data["settings"]["backend"]["value"] == "oci"
+
+
+@pytest.mark.parametrize("words", [
+    ["--write"], ["--path", "/x", "--host", "y:1"], ["--path", ""], ["--host", "a b"], ["--host", "*.com"],
+    ["/bin/true"], ["--nonsense"], ["--path"],
+])
+def test_wrong_questions_64(words):
+    done = explain(*words, code=64)
+    assert done.stderr.startswith("Error: ") and not done.stdout
+
+
+def test_a_missing_grant_is_named():
+    done = explain("--allow-read", "/nonexistent/x", code=78)
+    assert "--allow-read" in done.stderr and "/nonexistent/x" in done.stderr and "Hint: " in done.stderr
+
+
+# ---- may the guest? ----------------------------------------------------------------------------------
+
+ANSWERS = [
+    # path, write, answer
+    ("/etc/shadow", False, "refused"), ("/etc/ssl/private", False, "refused"), ("/root/.ssh/id_rsa", False, "refused"),
+    ("/etc/passwd", False, "allowed"), ("/etc/passwd", True, "refused"), ("/usr/bin/env", False, "allowed"),
+    ("/usr/bin/new", True, "refused"), ("/new", True, "refused"), ("/tmp/new", True, "allowed"),
+    ("/home/sandbox/new", True, "allowed"), ("/dev/shm/new", True, "allowed"), ("new", True, "allowed"),
+    ("DIR/in/file", False, "allowed"), ("DIR/in/new", True, "refused"), ("DIR/out/new", True, "allowed"),
+    ("DIR/in/private/file", False, "refused"), ("DIR/file", False, "refused"),
+]
+
+
+@pytest.mark.parametrize("path,write,answer", ANSWERS)
+def test_path_answers_are_true(full, shared, path, write, answer):
+    """Each answer is tried on a guest with the same options."""
+    for name in ("in", "in/private", "out"):
+        (shared / name).mkdir()
+    for name in ("file", "in/file", "in/private/file"):
+        (shared / name).write_text("x\n")
+    path = path.replace("DIR", str(shared))
+    options = ["--allow-read", shared / "in", "--allow-write", shared / "out", "--deny", shared / "in" / "private"]
+    done = explain(*options, "--path", path, *(["--write"] if write else []))
+    assert done.stdout.split()[0] == answer, done.stdout
+    script = 'echo > "$1"' if write else 'cat < "$1" > /dev/null'
+    if path.endswith(("private", "env", "passwd", "shadow")):
+        script = script if write else 'test -r "$1"'
+    r = run(*options, "--", SH, "-c", script, SH, path)
+    assert (r.verdict == "ok") == (answer == "allowed"), str(r)
+
+
+def test_the_rule_is_named(shared):
+    os.chmod(shared, 0o755)
+    (shared / "cordon.toml").write_text('[sandbox.filesystem]\nallow_read = ["data"]\ndeny_patterns = ["data/*.key"]\n')
+    assert explain("--path", shared / "data" / "x", cwd=shared).stdout == "allowed by allow_read = data   cordon.toml:2\n"
+    assert explain("--path", shared / "data" / "a.key", cwd=shared).stdout == \
+        "refused by deny_patterns = data/*.key   cordon.toml:3\n"
+    assert explain("--path", "/etc/shadow", "--write").stdout == "refused by default\n"
+    data = json.loads(explain("--json", "--path", shared / "data" / "x", cwd=shared).stdout)
+    assert (data["answer"], data["rule"], data["origin"]) == ("allowed", "allow_read = data", "cordon.toml:2")
+
+
+@pytest.mark.parametrize("host,words,answer", [
+    ("evil.com:443", [], "refused by default"),
+    ("api.github.com:443", ["--allow-network", "*.github.com"], "allowed by allow_network = *.github.com   --allow-network"),
+    ("github.com:443", ["--allow-network", "*.github.com"], "refused by default"),
+    ("api.github.com:22", ["--allow-network", "*.github.com"], "refused by default"),
+    ("evil.com:443", ["--allow-network", "evil.com", "--deny-network", "evil.com"],
+     "refused by network.deny_patterns = evil.com   --deny-network"),
+    ("127.0.0.1:80", ["--network", "bridge"], "refused by block_internal = true   default"),
+])
+def test_host_answers(host, words, answer):
+    assert explain(*words, "--host", host).stdout == answer + "\n"
+
+
+# ---- profiles ----------------------------------------------------------------------------------------
+
+def test_profiles(shared):
+    os.chmod(shared, 0o755)
+    (shared / "cordon.toml").write_text('[sandbox.profiles.nightly]\ninherits = "strict"\ntime_limit = "9m"\n')
+    listed = cordon("profile", "ls", cwd=shared).stdout
+    names = [line.split("\t")[0] for line in listed.splitlines()]
+    assert names == ["permissive", "standard", "strict", "testing", "development", "nightly"]
+    shown = cordon("profile", "show", "nightly", cwd=shared)
+    assert shown.returncode == 0
+    assert "time_limit = 9m   cordon.toml:3\n" in shown.stdout and "memory_limit = 256M   level strict\n" in shown.stdout
+    named = cordon("profile", "show", "--config", shared / "cordon.toml", "nightly")
+    assert named.returncode == 0 and "9m" in named.stdout
+
+
+@pytest.mark.parametrize("words,code", [
+    (["show", "no-such"], 78), (["show"], 64), ([], 64), (["rm"], 64), (["ls", "x"], 64), (["show", "strict", "x"], 64),
+    (["ls", "--nonsense"], 64), (["--config", "/nonexistent/f", "ls"], 78),
+])
+def test_profile_errors(words, code):
+    done = cordon("profile", *words)
+    assert done.returncode == code and done.stderr.startswith("Error: ") and not done.stdout, (done.returncode, done.stderr)
+
+
+# ---- help, completions, schema: nothing is listed twice by hand ----------------------------------------
+
+VERBS = ["run", "explain", "profile", "doctor"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_every_verb(verb):
+    done = cordon(verb, "--help")
+    assert done.returncode == 0 and not done.stderr
+    assert done.stdout.startswith(f"usage: cordon {verb} ")
+    assert done.stdout == cordon("help", verb).stdout == cordon(verb, "-h").stdout
+    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert f"cordon {verb} " in cordon("--help").stdout
+
+
+@pytest.mark.parametrize("verb", ["run", "explain"])
+def test_help_has_every_row(verb):
+    text = cordon(verb, "--help").stdout
+    shown = re.findall(r"^  (?:-\w, )?--([\w-]+)", text, re.M)
+    assert [f for f in shown if f in FLAGS] == FLAGS, "rows of the field table, in its order"
+    flat = " ".join(text.split())
+    for field in FIELDS:
+        if field["flag"]:
+            assert field["doc"] in flat, field["doc"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_have_every_row(shell):
+    done = cordon("completions", shell)
+    assert done.returncode == 0
+    sign = " -l {}" if shell == "fish" else "--{}"
+    for flag in [*FLAGS, "json", "result", "stdin", "path", "schema"]:
+        assert re.search(re.escape(sign.format(flag)) + r"(?![\w-])", done.stdout), (shell, flag)
+    for verb in VERBS:
+        assert verb in done.stdout
+    assert "supervise" not in done.stdout
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=done.stdout, text=True, check=True, timeout=30)
+
+
+def test_bash_completes():
+    if not shutil.which("bash"):
+        pytest.skip("bash is missing: install the Debian package bash")
+    script = cordon("completions", "bash").stdout + """
+try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _cordon; echo "${COMPREPLY[*]}"; }
+try cordon ex; try cordon run --time; try cordon run --backend ''; try cordon profile s
+"""
+    out = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30, check=True, cwd="/").stdout
+    first, second, third, fourth = out.splitlines()
+    assert (first, second, third) == ("explain", "--time-limit", "native docker gvisor oci")
+    assert "show" in fourth.split()
+
+
+@pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
+def test_completions_errors_64(words):
+    assert cordon("completions", *words).returncode == 64
+
+
+def test_schema_has_every_row():
+    schema = json.loads(explain("--schema").stdout)
+    sandbox = schema["properties"]["sandbox"]["properties"]
+    tables = {"SANDBOX": sandbox}
+    for table in ("filesystem", "network"):
+        tables[table.upper()] = next(one["properties"] for one in sandbox[table]["anyOf"] if "properties" in one)
+    for field in FIELDS:
+        if field["key"]:
+            assert field["key"] in tables[field["table"]], field["key"]
+
+
+def test_manual_has_every_row():
+    page = (ROOT / "man" / "cordon.toml.5.scd").read_text(encoding="utf-8")
+    for table in ("sandbox", "filesystem", "network"):
+        assert f"\n@keys {table}@\n" in page
+
+
+# ---- the log -----------------------------------------------------------------------------------------
+
+def log_lines(*words, **kw):
+    r = run("--log", "verbose", *words, as_json=False, **kw)
+    lines = r.log_text.splitlines()
+    assert all(line.startswith("[SANDBOX] ") for line in lines), r.log_text
+    return r, [line.removeprefix("[SANDBOX] ") for line in lines]
+
+
+def test_verbose_log_letter_by_letter(shared):
+    result = shared / "result.json"
+    _, lines = log_lines("--time-limit", "5s", "--memory-limit", "100M", "--result", result, "--allow-read", GUESTS,
+                         "--", guest_path("burn"), "process", "120", "1")
+    assert lines[:6] == [
+        "Starting with profile: default", "Time limit: 5s", "Memory limit: 100M", "Network: denied",
+        f"Filesystem: read {GUESTS}", f"Running: {guest_path('burn')} process 120 1"[:len("Running: ") + 200]]
+    data = json.loads(result.read_text())
+    cpu = data["cpu_user_ms"] + data["cpu_sys_ms"]
+    peak = data["peak_memory_bytes"]
+    size = f"{peak / 1024:.1f}K" if peak < 1 << 20 else f"{peak / (1 << 20):.1f}M"
+    assert lines[6:] == [f"CPU time: {cpu / 1000:.3f}s ({cpu / 50:.1f}%)", f"Memory: {size} ({peak * 100 / (100 << 20):.0f}%)",
+                         "Exit: 0"]
+
+
+def test_percentages_are_of_cpu_time_where_it_is_set(shared):
+    result = shared / "result.json"
+    _, lines = log_lines("--time-limit", "20s", "--cpu-time", "1s", "--result", result, "--allow-read", GUESTS, "--",
+                         guest_path("burn"), "process", "100", "1")
+    data = json.loads(result.read_text())
+    cpu = data["cpu_user_ms"] + data["cpu_sys_ms"]
+    assert f"CPU time: {cpu / 1000:.3f}s ({cpu / 10:.1f}%)" in lines
+
+
+def test_grants_are_in_the_log(shared):
+    (shared / "data").mkdir()
+    _, lines = log_lines("--allow-read", "data", "--deny", "data/*.key", "--", "/bin/true", cwd=shared)
+    assert "Filesystem: read data, not data/*.key" in lines
+    _, lines = log_lines("--", "/bin/true")
+    assert "Filesystem: read-only" in lines
+
+
+def test_refused_calls_are_in_the_log(world, need):
+    need(world.layers.get("denials") == "observed", "needs a listener of its own: refused calls are not observed here")
+    _, lines = log_lines("--allow-read", GUESTS, "--", guest_path("try_syscall"), "mount")
+    assert [line for line in lines if line.startswith("System call blocked: mount")], lines
+
+
+def test_a_command_cannot_forge_a_line():
+    _, lines = log_lines("--", "/bin/echo", "a\n[SANDBOX] Exit: 0\x1b[2J", "b" * 500)
+    running = [line for line in lines if line.startswith("Running: ")]
+    assert running == ["Running: /bin/echo a\\x0a[SANDBOX] Exit: 0\\x1b[2J " + running[0].split(" ")[-1]]
+    assert running[0].endswith("...") and len(running[0]) < 260
+
+
+def test_limits_speak_at_the_default_level():
+    r = run("--log", "verbose", "--time-limit", "200ms", "--", "/bin/sleep", "9", as_json=False)
+    assert r.code == 124 and "Error: Execution exceeded time limit (200ms)\n" in r.log_text
+    assert r.log_text.endswith("[SANDBOX] Exit: 124\n")
+
+
+def test_quiet_still_says_what_cordon_could_not_do():
+    r = run("--log", "quiet", "--time-limit", "100ms", "--", "/bin/sleep", "9", as_json=False)
+    assert (r.code, r.log) == (124, b"")
+    assert run("--log", "quiet", "--", "no-such-program", as_json=False).log == b""
+    r = run("--log", "quiet", "--backend", "oci", "--", "/bin/true", as_json=False)
+    assert r.code == 69 and r.log_text.startswith("Error: ")
+    r = run("--log", "quiet", "--allow-binary", "ls", "--", "/bin/true", as_json=False)
+    assert r.code == 77 and "allowed_binaries" in r.log_text
+
+
+def test_throttling_is_warned_of_only_where_the_caller_gave_the_number(world):
+    words = ["--allow-read", GUESTS, "--", guest_path("burn"), "process", "400", "2"]
+    r = run("--cpu-limit", "50", *words, as_json=False)
+    assert r.log_text.splitlines()[-1:] == ["Warning: CPU usage throttled to 50%"], r.log_text
+    assert "Warning" not in run("--profile", "strict", *words, as_json=False).log_text
+    assert "Warning" not in run("--log", "quiet", "--cpu-limit", "50", *words, as_json=False).log_text
+
+
+# ---- messages ----------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("words,parts", [
+    (["rum"], ["unknown verb 'rum'", "cordon run"]),
+    (["run", "--tiem-limit", "5s"], ["--tiem-limit", "--time-limit"]),
+    (["run", "--", ], ["nothing to run", "cordon run [options] -- CMD"]),
+    (["run", "/bin/true"], ["/bin/true", "after --"]),
+    (["run", "--time-limit", "5", "--", "/bin/true"], ["--time-limit", "'5'", "100ms"]),
+    (["doctor", "now"], ["doctor", "now"]),
+    (["run", "--apparmor", "unconfined", "--", "/bin/true"], ["--apparmor", "unconfined"]),
+])
+def test_messages_name_what_is_wrong_and_the_fix(words, parts):
+    done = cordon(*words)
+    assert done.returncode == 64 and not done.stdout
+    assert done.stderr.startswith("Error: ")
+    for part in parts:
+        assert part in done.stderr, done.stderr
+
+
+def test_apparmor_needs_apparmor(need):
+    need(not os.path.exists("/sys/module/apparmor"), "needs a host without AppArmor")
+    done = cordon("run", "--apparmor", "guest", "--", "/bin/true")
+    assert done.returncode == 69 and "AppArmor" in done.stderr and "--apparmor" in done.stderr
+
+
+def test_file_and_line_of_a_wrong_key(shared):
+    os.chmod(shared, 0o755)
+    (shared / "cordon.toml").write_text('[sandbox]\ntime_limt = "5s"\n')
+    for verb in (["run", "--", "/bin/true"], ["explain"], ["profile", "ls"]):
+        done = cordon(*verb, cwd=shared)
+        assert done.returncode == 78 and "cordon.toml:2:1" in done.stderr and "time_limit" in done.stderr, done.stderr
+
+
+def test_output_that_cannot_be_written_is_a_failure():
+    for words in (["explain"], ["profile", "ls"], ["--help"], ["run", "--help"], ["doctor"], ["--version"]):
+        with open("/dev/full", "wb") as full_disk:
+            done = subprocess.run([CORDON, *words], stdout=full_disk, stderr=subprocess.PIPE, cwd="/", timeout=60)
+        assert done.returncode == 70, (words, done)
+
+
+def test_doctor_counts_what_it_removes():
+    data = json.loads(cordon("doctor", "--json").stdout)
+    assert data["removed_groups"] == 0
