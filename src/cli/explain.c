@@ -11,6 +11,7 @@
 #include "host/doctor.h"
 #include "plan/plan_print.h"
 #include "policy/show.h"
+#include "policy/value.h"
 #include "policy/why.h"
 
 #define EXPLAIN_MAX (16u << 20)
@@ -64,37 +65,6 @@ static int explain_check(const struct options *o, struct cordon_err *err)
     return 0;
 }
 
-/* The first word is the answer; programs may rely on it. */
-static int explain_answer(struct explain *e, struct cordon_err *err)
-{
-    const char *path = options_get(&e->options, OPT_PATH),
-               *host = options_get(&e->options, OPT_HOST);
-    struct why why;
-    int r = path ? why_path(e->policy, path, options_has(&e->options, OPT_WRITE), &why, err)
-                 : why_host(e->policy, host, &why, err);
-    if (r < 0)
-        return -1;
-    const char *word = why.allowed ? "allowed" : "refused";
-    if (e->json) {
-        struct jsonw j = {.out = &e->out};
-        jsonw_open(&j, NULL, '{');
-        jsonw_int(&j, "version", 1);
-        jsonw_str(&j, path ? "path" : "host", path ? path : host);
-        if (path)
-            jsonw_bool(&j, "write", options_has(&e->options, OPT_WRITE));
-        jsonw_str(&j, "answer", word);
-        jsonw_str(&j, "rule", why.rule);
-        jsonw_str(&j, "origin", why.origin[0] ? why.origin : NULL);
-        jsonw_close(&j, '}');
-    } else {
-        buf_printf(&e->out, "%s by %s", word, why.rule);
-        if (why.origin[0])
-            buf_printf(&e->out, "   %s", why.origin);
-    }
-    buf_char(&e->out, '\n');
-    return 0;
-}
-
 /* A run learns that a tier is refused by trying; nothing is started here, so the doctor is asked.
  */
 static int explain_host(const struct policy *policy, struct host *ret_host, struct cordon_err *err)
@@ -127,6 +97,70 @@ static int explain_plan(struct explain *e, struct cordon_err *err)
     struct plan_request request = {
         .policy = e->policy, .host = &host, .argv = e->options.argc ? e->options.argv : stand_in};
     return plan_make(&request, &e->plan, err);
+}
+
+/* In tier landlock the guest stays in the host's tree: of what every guest has anyway only that
+ * counts which a rule of the plan names. What the caller granted or denied is answered already. */
+static int explain_by_fences(const struct plan *p, const char *path, bool write, struct why *why,
+                             struct cordon_err *err)
+{
+    _cleanup_free_ char *full = value_path(p->cwd, path);
+    if (!full)
+        return err_nomem(err, "explain");
+    *why = (struct why){.allowed = false, .rule = "default"};
+    for (size_t i = 0; i < p->n_fences; i++) {
+        const struct plan_fence *f = &p->fences[i];
+        size_t len = strlen(f->path);
+        if (strncmp(full, f->path, len) != 0 || (full[len] && full[len] != '/') ||
+            (write && !f->write))
+            continue;
+        why->allowed = true;
+        snprintf(why->rule, sizeof(why->rule), "tier landlock, %s %.400s", f->write ? "rw" : "ro",
+                 f->path);
+    }
+    return 0;
+}
+
+static int explain_path(struct explain *e, const char *path, bool write, struct why *ret_why,
+                        struct cordon_err *err)
+{
+    struct cordon_err ignored = {0}; /* a policy this host cannot honour still has its rules */
+    if (why_path(e->policy, path, write, ret_why, err) < 0)
+        return -1;
+    if (ret_why->origin[0] || explain_plan(e, &ignored) < 0 || e->plan->tier == TIER_FULL)
+        return 0;
+    return explain_by_fences(e->plan, path, write, ret_why, err);
+}
+
+/* The first word is the answer; programs may rely on it. */
+static int explain_answer(struct explain *e, struct cordon_err *err)
+{
+    const char *path = options_get(&e->options, OPT_PATH),
+               *host = options_get(&e->options, OPT_HOST);
+    struct why why;
+    int r = path ? explain_path(e, path, options_has(&e->options, OPT_WRITE), &why, err)
+                 : why_host(e->policy, host, &why, err);
+    if (r < 0)
+        return -1;
+    const char *word = why.allowed ? "allowed" : "refused";
+    if (e->json) {
+        struct jsonw j = {.out = &e->out};
+        jsonw_open(&j, NULL, '{');
+        jsonw_int(&j, "version", 1);
+        jsonw_str(&j, path ? "path" : "host", path ? path : host);
+        if (path)
+            jsonw_bool(&j, "write", options_has(&e->options, OPT_WRITE));
+        jsonw_str(&j, "answer", word);
+        jsonw_str(&j, "rule", why.rule);
+        jsonw_str(&j, "origin", why.origin[0] ? why.origin : NULL);
+        jsonw_close(&j, '}');
+    } else {
+        buf_printf(&e->out, "%s by %s", word, why.rule);
+        if (why.origin[0])
+            buf_printf(&e->out, "   %s", why.origin);
+    }
+    buf_char(&e->out, '\n');
+    return 0;
 }
 
 static void explain_text(struct explain *e, bool planned)
@@ -220,7 +254,8 @@ const struct cli_verb cli_verb_explain = {
     .details =
         "Each value comes with its origin: time_limit = 5s   cordon.toml:3. The answers to --path\n"
         "and --host begin with the word allowed or refused; the exit status is 0 for both. They\n"
-        "follow from the rules alone: links are not followed and names are not resolved. Where\n"
-        "this host cannot honour the policy, the policy is printed, then the error; exit 69.\n",
+        "follow from the rules alone: links are not followed, names are not resolved, and the\n"
+        "permissions of a file are not looked at. Where this host cannot honour the\n"
+        "policy, the policy is printed, then the error; exit 69.\n",
     .run = explain_run,
 };
