@@ -1,0 +1,316 @@
+/* Copying and removing trees. Runs on our side; the trees may be a guest's work. */
+#include "workspace/copy.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "workspace/tree.h"
+
+#define COPY_FICLONE 0x40049409 /* FICLONE of linux/fs.h, which quarrels with sys/mount.h */
+
+/* ---- One file ---- */
+
+static int copy_range(int from, int to, off_t pos, off_t end)
+{
+    static char chunk[131072];
+    while (pos < end) {
+        off_t in = pos, out = pos;
+        ssize_t n = copy_file_range(from, &in, to, &out, (size_t)MIN(end - pos, (off_t)1 << 30), 0);
+        if (n > 0) {
+            pos += n;
+            continue;
+        }
+        if (n == 0)
+            return 0; /* shorter than it was */
+        if (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM)
+            return -1;
+        break;
+    }
+    while (pos < end) {
+        ssize_t n = pread(from, chunk, MIN(sizeof(chunk), (size_t)(end - pos)), pos);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return (int)n;
+        for (ssize_t done = 0, w; done < n; done += w)
+            if ((w = pwrite(to, chunk + done, (size_t)(n - done), pos + done)) < 0)
+                return -1;
+        pos += n;
+    }
+    return 0;
+}
+
+int copy_bytes(int from, int to)
+{
+    struct stat st;
+    if (fstat(from, &st) < 0)
+        return -1;
+    if (st.st_size == 0 || ioctl(to, COPY_FICLONE, from) == 0)
+        return 0;
+    for (off_t pos = 0; pos < st.st_size;) {
+        off_t data = lseek(from, pos, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            break;
+        off_t end = data < 0 ? -1 : lseek(from, data, SEEK_HOLE);
+        if (data < 0 || end < 0) {
+            data = pos;
+            end = st.st_size;
+        }
+        if (copy_range(from, to, data, end) < 0)
+            return -1;
+        pos = end;
+    }
+    return ftruncate(to, st.st_size);
+}
+
+/* ---- A tree ---- */
+
+struct copy_dir {
+    struct copy_dir *next;
+    mode_t mode;
+    char path[];
+};
+
+struct copy {
+    int from, to;
+    const struct copy_options *options;
+    struct copy_dir *todo, *done; /* done: those whose own mode is set at the end */
+    struct cordon_err *err;
+};
+
+static int copy_fail(struct copy *c, const char *dir, const char *name)
+{
+    return err_set(c->err, CORDON_ERR_INTERNAL, "workspace", errno, "copy %s%s%s", dir, *dir ? "/" : "",
+                   name);
+}
+
+static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name, const struct stat *st)
+{
+    (void)c;
+    _cleanup_close_ int from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    _cleanup_close_ int to = openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct stat now;
+    if (to < 0)
+        return -1;
+    if (from >= 0 && (fstat(from, &now) < 0 || !S_ISREG(now.st_mode)))
+        return -1;
+    if (from >= 0 && copy_bytes(from, to) < 0)
+        return -1;
+    struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, st->st_mtim};
+    futimens(to, times);
+    return fchmod(to, st->st_mode & 0777);
+}
+
+static int copy_link(int from_dir, int to_dir, const char *name)
+{
+    char target[4097];
+    ssize_t n = readlinkat(from_dir, name, target, sizeof(target) - 1);
+    if (n < 0)
+        return -1;
+    target[n] = '\0';
+    return symlinkat(target, to_dir, name);
+}
+
+static bool copy_mark_opaque(int from_dir, int to_dir, const char *name)
+{
+    char from[320], to[320], value[2];
+    snprintf(from, sizeof(from), "/proc/self/fd/%d/%s", from_dir, name);
+    snprintf(to, sizeof(to), "/proc/self/fd/%d/%s", to_dir, name);
+    ssize_t n = lgetxattr(from, "user.overlay.opaque", value, sizeof(value));
+    return n <= 0 || lsetxattr(to, "user.overlay.opaque", value, (size_t)n, 0) == 0;
+}
+
+static int copy_push(struct copy *c, const char *dir, const char *name, mode_t mode)
+{
+    size_t len = strlen(dir) + strlen(name) + 2;
+    if (len > TREE_PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    struct copy_dir *d = malloc(sizeof(*d) + len);
+    if (!d)
+        return -1;
+    snprintf(d->path, len, "%s%s%s", dir, *dir ? "/" : "", name);
+    d->mode = mode;
+    d->next = c->todo;
+    c->todo = d;
+    return 0;
+}
+
+static int copy_entry(struct copy *c, const char *dir, int from, int to, const char *name)
+{
+    struct stat st;
+    if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -1;
+    if (S_ISREG(st.st_mode))
+        return copy_file(c, from, to, name, &st);
+    if (S_ISLNK(st.st_mode))
+        return copy_link(from, to, name);
+    if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0) && c->options->layer)
+        return mknodat(to, name, S_IFCHR, makedev(0, 0));
+    if (!S_ISDIR(st.st_mode))
+        return 0;
+    if (mkdirat(to, name, 0700) < 0 || (c->options->layer && !copy_mark_opaque(from, to, name)))
+        return -1;
+    return copy_push(c, dir, name, st.st_mode & 0777);
+}
+
+static bool copy_is_skipped(const struct copy *c, const char *dir, const char *name)
+{
+    for (const char *const *s = *dir ? NULL : c->options->skip; s && *s; s++)
+        if (str_eq(*s, name))
+            return true;
+    return str_eq(name, ".") || str_eq(name, "..");
+}
+
+static int copy_dir(struct copy *c, const struct copy_dir *d)
+{
+    _cleanup_close_ int to = tree_open_dir(c->to, d->path);
+    int fd = tree_open_dir(c->from, d->path);
+    if (fd < 0 && errno == EACCES)
+        return 0; /* closed to the caller: empty in the copy, too */
+    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    if (to < 0 || !list) {
+        copy_fail(c, d->path, "");
+        util_close(&fd);
+        return -1;
+    }
+    int r = 0;
+    for (struct dirent *e; r == 0 && (e = readdir(list));)
+        if (!copy_is_skipped(c, d->path, e->d_name) && (r = copy_entry(c, d->path, fd, to, e->d_name)) < 0)
+            copy_fail(c, d->path, e->d_name);
+    closedir(list);
+    return r;
+}
+
+int copy_tree(int from_fd, int to_fd, const struct copy_options *options, struct cordon_err *err)
+{
+    static const struct copy_options none;
+    struct copy c = {.from = from_fd, .to = to_fd, .options = options ? options : &none, .err = err};
+    struct stat st;
+    if (fstat(from_fd, &st) < 0 || copy_push(&c, "", "", st.st_mode & 0777) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "copy");
+    int r = 0;
+    while (c.todo) {
+        struct copy_dir *d = c.todo;
+        c.todo = d->next;
+        if (r == 0)
+            r = copy_dir(&c, d);
+        d->next = c.done;
+        c.done = d;
+    }
+    /* children were done after their parents, so they are first here: a closed folder closes last */
+    while (c.done) {
+        struct copy_dir *d = c.done;
+        c.done = d->next;
+        _cleanup_close_ int fd = r == 0 ? tree_open_dir(to_fd, d->path) : -1;
+        if (fd >= 0)
+            fchmod(fd, d->mode);
+        free(d);
+    }
+    return r;
+}
+
+/* ---- Removal ---- */
+
+/* Opens a folder for emptying, opening it up if its own mode is against it. */
+static DIR *remove_open(int dir_fd, const char *name)
+{
+    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(dir_fd, name, flags);
+    struct stat st;
+    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
+        fchmod(fd, 0700);
+    if (fd < 0 && errno == EACCES && fchmodat(dir_fd, name, 0700, 0) == 0)
+        fd = openat(dir_fd, name, flags);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir)
+        util_close(&fd);
+    return dir;
+}
+
+/* Files go; folders move up into top, where their turn comes: no depth, no path, two descriptors. */
+static int remove_empty_into(DIR *dir, int top, unsigned long *counter)
+{
+    int fd = dirfd(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
+            continue;
+        if (e->d_type != DT_DIR && unlinkat(fd, e->d_name, 0) == 0)
+            continue;
+        if (e->d_type != DT_DIR && errno != EISDIR && errno != ENOENT)
+            return -1;
+        if (unlinkat(fd, e->d_name, AT_REMOVEDIR) == 0)
+            continue;
+        char name[32];
+        int tries = 0;
+        do
+            snprintf(name, sizeof(name), ".r%lu", (*counter)++);
+        while (renameat(fd, e->d_name, top, name) < 0 &&
+               (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR ||
+                (errno == EACCES && fchmodat(fd, e->d_name, 0700, 0) == 0)) &&
+               ++tries < 1000);
+        if (tries == 1000)
+            return -1;
+    }
+    return 0;
+}
+
+static int remove_pass(int top, bool *ret_any, unsigned long *counter)
+{
+    int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!list) {
+        util_close(&fd);
+        return -1;
+    }
+    int r = 0;
+    for (struct dirent *e; r == 0 && (e = readdir(list));) {
+        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
+            continue;
+        *ret_any = true;
+        if (e->d_type != DT_DIR && unlinkat(top, e->d_name, 0) == 0)
+            continue;
+        if (unlinkat(top, e->d_name, AT_REMOVEDIR) == 0)
+            continue;
+        DIR *sub = remove_open(top, e->d_name);
+        if (!sub) {
+            r = errno == ENOENT ? 0 : -1;
+            continue;
+        }
+        r = remove_empty_into(sub, top, counter);
+        closedir(sub);
+        if (r == 0 && unlinkat(top, e->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
+            r = -1;
+    }
+    closedir(list);
+    return r;
+}
+
+int copy_remove(int dir_fd, const char *name)
+{
+    if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    DIR *top = remove_open(dir_fd, name);
+    if (!top)
+        return -1;
+    unsigned long counter = 0;
+    int r = 0;
+    for (bool any = true; any && r == 0;) {
+        any = false;
+        r = remove_pass(dirfd(top), &any, &counter);
+    }
+    closedir(top);
+    return r < 0 ? -1 : unlinkat(dir_fd, name, AT_REMOVEDIR);
+}

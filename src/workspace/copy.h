@@ -1,0 +1,25 @@
+/* Copies and removals of whole trees, beneath descriptors. Nothing is followed; setuid, setgid and
+ * sticky bits and extended attributes stay behind; FIFOs, sockets and devices are not copied. */
+#ifndef WORKSPACE_COPY_H
+#define WORKSPACE_COPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cordon.h>
+
+struct copy_options {
+    bool layer; /* an overlay layer: its whiteouts and opaque marks are copied as well */
+    const char *const *skip; /* names at the top, NULL-terminated, or NULL */
+};
+
+/* Into an existing empty folder. What the caller cannot read is an empty file in the copy. */
+int copy_tree(int from_fd, int to_fd, const struct copy_options *options, struct cordon_err *err);
+
+/* The bytes of one file: a shared extent where the file system has that, else with its holes. */
+int copy_bytes(int from, int to);
+
+/* Removes name below dir_fd with everything in it, however deep; -1 and errno. Absent is fine. */
+int copy_remove(int dir_fd, const char *name);
+
+#endif

@@ -1,0 +1,572 @@
+/* Comparison of two states of a folder. Runs on our side after the guest is gone, over files it made:
+ * an iterative walk over a list of folders, each opened anew by its path beneath the layer's root, so
+ * that neither depth nor links nor descriptors are the guest's to choose. */
+#include "workspace/tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/xattr.h>
+
+#include "base/err.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+/* A folder that is to be compared: where it is, and which layers show through there. */
+struct tree_node {
+    struct tree_node *parent;
+    const char *name;
+    unsigned layers; /* LAYER_* bits */
+};
+
+enum { LAYER_OLD_UPPER = 1, LAYER_OLD_BASE = 2, LAYER_NEW_UPPER = 4, LAYER_NEW_BASE = 8 };
+#define LAYERS 4
+
+/* A folder of the guest's that even its owner may not enter: opened up while we look. */
+struct tree_fix {
+    struct tree_fix *next;
+    int layer_fd;
+    mode_t mode;
+    char path[];
+};
+
+struct tree_walk {
+    struct tree_changes *out;
+    const struct tree_options *options;
+    int roots[LAYERS];
+    struct tree_node **todo;
+    size_t n_todo, cap_todo;
+    struct arena nodes;
+};
+
+static const struct open_how dir_how = {
+    .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
+    .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+};
+
+int tree_open_dir(int dir_fd, const char *path)
+{
+    return sys_openat2(dir_fd, *path ? path : ".", &dir_how);
+}
+
+int tree_open_file(int layer_fd, const char *path)
+{
+    struct open_how how = dir_how;
+    how.flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    /* looked at before it is opened: opening a device or a FIFO can have effects of its own */
+    struct open_how look = dir_how;
+    look.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+    struct stat st;
+    _cleanup_close_ int place = sys_openat2(layer_fd, path, &look);
+    if (place < 0 || fstat(place, &st) < 0)
+        return -1;
+    if (!S_ISREG(st.st_mode)) {
+        errno = EINVAL;
+        return -1;
+    }
+    int fd = sys_openat2(layer_fd, path, &how);
+    if (fd < 0 && errno == EACCES && st.st_uid == geteuid()) {
+        /* our own file without the read bit: open it up for this one moment */
+        char self[32];
+        snprintf(self, sizeof(self), "/proc/self/fd/%d", place);
+        if (chmod(self, st.st_mode | S_IRUSR) < 0)
+            return -1;
+        fd = sys_openat2(layer_fd, path, &how);
+        chmod(self, st.st_mode & 07777);
+    }
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        errno = EINVAL;
+        return -1;
+    }
+    return fd;
+}
+
+static int tree_fix(struct tree_walk *w, int layer_fd, const char *path)
+{
+    struct open_how look = dir_how;
+    look.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    struct stat st;
+    char self[32];
+    _cleanup_close_ int fd = sys_openat2(layer_fd, *path ? path : ".", &look);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid())
+        return -1;
+    struct tree_fix *fix = malloc(sizeof(*fix) + strlen(path) + 2);
+    if (!fix)
+        return -1;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    if (chmod(self, 0700) < 0) {
+        free(fix);
+        return -1;
+    }
+    fix->layer_fd = layer_fd;
+    fix->mode = st.st_mode & 07777;
+    strcpy(fix->path, *path ? path : ".");
+    fix->next = w->out->fixes;
+    w->out->fixes = fix;
+    return 0;
+}
+
+/* Only layers of ours are opened up; the host's own folder stays as it is. */
+static int tree_enter(struct tree_walk *w, int layer, const char *path)
+{
+    int root = w->roots[layer];
+    int fd = tree_open_dir(root, path);
+    bool ours = layer == 0 || layer == 2 || w->options->copied_at.tv_sec != 0;
+    if (fd >= 0 && ours && layer != 1) {
+        struct stat st;
+        if (fstat(fd, &st) == 0 && (st.st_mode & 0500) == 0500)
+            return fd;
+        close(fd);
+        fd = -1;
+        errno = EACCES;
+    }
+    if (fd < 0 && errno == EACCES && ours && layer != 1 && tree_fix(w, root, path) == 0)
+        fd = tree_open_dir(root, path);
+    return fd;
+}
+
+/* ---- Names of one folder ---- */
+
+struct tree_names {
+    char **list;
+    size_t n, cap;
+};
+
+static void tree_names_done(struct tree_names *names)
+{
+    for (size_t i = 0; i < names->n; i++)
+        free(names->list[i]);
+    free(names->list);
+}
+
+static int tree_names_add(struct tree_names *names, int dir_fd)
+{
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        util_close(&fd);
+        return errno == ENOMEM ? -1 : 1; /* 1: may not be listed */
+    }
+    struct dirent *e;
+    int r = 0;
+    while (r == 0 && (e = readdir(dir))) {
+        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
+            continue;
+        if (names->n == names->cap) {
+            size_t cap = names->cap ? names->cap * 2 : 64;
+            char **list = realloc(names->list, cap * sizeof(*list));
+            if (!list) {
+                r = -1;
+                break;
+            }
+            names->list = list;
+            names->cap = cap;
+        }
+        names->list[names->n] = strdup(e->d_name);
+        if (!names->list[names->n])
+            r = -1;
+        else
+            names->n++;
+        if (names->n > 4 * (size_t)TREE_ENTRIES_MAX)
+            r = -1;
+    }
+    closedir(dir);
+    return r;
+}
+
+static int tree_names_order(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* ---- One name ---- */
+
+/* The side's view of a name: the entry, and which of its layers go on below if it is a folder. */
+struct tree_view {
+    struct tree_entry entry;
+    struct timespec ctime;
+    unsigned layers;
+};
+
+static bool tree_is_opaque(int dir_fd, const char *name)
+{
+    char self[64 + 256], value[2];
+    int n = snprintf(self, sizeof(self), "/proc/self/fd/%d/%s", dir_fd, name);
+    if (n < 0 || (size_t)n >= sizeof(self))
+        return false;
+    return lgetxattr(self, "user.overlay.opaque", value, sizeof(value)) == 1 && value[0] == 'y';
+}
+
+static enum tree_type tree_type_of(mode_t mode)
+{
+    return S_ISREG(mode)   ? TREE_FILE
+           : S_ISLNK(mode) ? TREE_SYMLINK
+           : S_ISDIR(mode) ? TREE_DIR
+                           : TREE_SPECIAL;
+}
+
+static void tree_fill(struct tree_view *v, const struct stat *st, int root)
+{
+    v->entry = (struct tree_entry){.type = tree_type_of(st->st_mode),
+                                   .mode = st->st_mode & 0777,
+                                   .size = (uint64_t)st->st_size,
+                                   .layer_fd = root};
+    v->ctime = st->st_ctim;
+}
+
+static void tree_look(const struct tree_walk *w, const int *dirs, int side, const char *name,
+                      struct tree_view *v)
+{
+    struct stat st;
+    int upper = side * 2, base = side * 2 + 1;
+    *v = (struct tree_view){.entry = {.type = TREE_ABSENT, .layer_fd = -1}};
+    bool upper_dir = false;
+    if (dirs[upper] >= 0 && fstatat(dirs[upper], name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0))
+            return; /* a whiteout */
+        tree_fill(v, &st, w->roots[upper]);
+        if (v->entry.type != TREE_DIR)
+            return;
+        v->layers |= 1u << upper;
+        upper_dir = true;
+        if (tree_is_opaque(dirs[upper], name))
+            return;
+    }
+    if (dirs[base] < 0 || fstatat(dirs[base], name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    if (S_ISDIR(st.st_mode))
+        v->layers |= 1u << base;
+    if (!upper_dir)
+        tree_fill(v, &st, w->roots[base]);
+}
+
+static bool tree_is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
+}
+
+static off_t tree_next_data(int fd, off_t pos)
+{
+    off_t at = lseek(fd, pos, SEEK_DATA);
+    return at >= 0 ? at : errno == ENXIO ? INT64_MAX : pos;
+}
+
+static ssize_t tree_read_full(int fd, char *data, size_t len, off_t pos)
+{
+    size_t done = 0;
+    while (done < len) {
+        ssize_t n = pread(fd, data + done, len - done, pos + (off_t)done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (ssize_t)done;
+}
+
+/* Files of the same size; holes on both sides are passed over. */
+int tree_same_bytes(int a, int b)
+{
+    static char one[65536], two[65536];
+    for (off_t pos = 0;;) {
+        off_t data = MIN(tree_next_data(a, pos), tree_next_data(b, pos));
+        if (data == INT64_MAX)
+            return 1;
+        pos = data;
+        ssize_t n = tree_read_full(a, one, sizeof(one), pos);
+        ssize_t m = tree_read_full(b, two, sizeof(two), pos);
+        if (n < 0 || m < 0)
+            return -1;
+        if (n != m || memcmp(one, two, (size_t)n) != 0)
+            return 0;
+        if (n == 0)
+            return 1;
+        pos += n;
+    }
+}
+
+static bool tree_same_target(const struct tree_entry *a, const struct tree_entry *b, const char *path)
+{
+    _cleanup_buf_ struct buf one = BUF_INIT(65536), two = BUF_INIT(65536);
+    return tree_read(a, path, &one) == 0 && tree_read(b, path, &two) == 0 && one.len == two.len &&
+           (one.len == 0 || memcmp(one.data, two.data, one.len) == 0);
+}
+
+static bool tree_same_file(const struct tree_entry *a, const struct tree_entry *b, const char *path)
+{
+    if (a->size != b->size)
+        return false;
+    if (a->size == 0)
+        return true;
+    _cleanup_close_ int one = tree_open_file(a->layer_fd, path);
+    _cleanup_close_ int two = tree_open_file(b->layer_fd, path);
+    return one >= 0 && two >= 0 && tree_same_bytes(one, two) == 1;
+}
+
+/* Which kind of change is it, if it is one? Folders count as absent here. */
+static bool tree_judge(const struct tree_entry *old, const struct tree_entry *new, const char *path,
+                       enum tree_kind *ret_kind)
+{
+    if (new->type == TREE_SPECIAL) {
+        *ret_kind = TREE_NOT_FILE;
+        return old->type != TREE_SPECIAL;
+    }
+    if (new->type == TREE_ABSENT) {
+        *ret_kind = TREE_DELETED;
+        return old->type != TREE_ABSENT;
+    }
+    if (new->type == TREE_SYMLINK) {
+        *ret_kind = TREE_LINKED;
+        return old->type != TREE_SYMLINK || !tree_same_target(old, new, path);
+    }
+    if (old->type != TREE_FILE) {
+        *ret_kind = old->type == TREE_ABSENT ? TREE_ADDED : TREE_RETYPED;
+        return true;
+    }
+    if (!tree_same_file(old, new, path)) {
+        *ret_kind = TREE_MODIFIED;
+        return true;
+    }
+    *ret_kind = TREE_MODE;
+    return old->mode != new->mode;
+}
+
+static void *tree_grow(void *list, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return list;
+    size_t more = *cap ? *cap * 2 : 64;
+    void *grown = reallocarray(list, more, size);
+    if (grown)
+        *cap = more;
+    return grown;
+}
+
+static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
+                    const struct tree_entry *old, const struct tree_entry *new)
+{
+    struct tree_changes *c = w->out;
+    if (c->n >= TREE_ENTRIES_MAX) {
+        c->truncated = true;
+        return 0;
+    }
+    struct tree_change *list = tree_grow(c->list, c->n, &c->cap, sizeof(*list));
+    if (!list)
+        return -1;
+    c->list = list;
+    char *copy = arena_strdup(&c->arena, path);
+    if (!copy)
+        return -1;
+    list[c->n++] = (struct tree_change){.path = copy, .kind = kind, .old = *old, .new = *new};
+    return 0;
+}
+
+static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *name, unsigned layers)
+{
+    struct tree_node **todo = tree_grow(w->todo, w->n_todo, &w->cap_todo, sizeof(*todo));
+    if (!todo)
+        return -1;
+    w->todo = todo;
+    struct tree_node *node = arena_alloc(&w->nodes, sizeof(*node));
+    if (!node || !(node->name = arena_strdup(&w->nodes, name)))
+        return -1;
+    node->parent = parent;
+    node->layers = layers;
+    todo[w->n_todo++] = node;
+    return 0;
+}
+
+static int tree_note_gone(struct tree_walk *w, const char *path)
+{
+    struct tree_changes *c = w->out;
+    const char **list = tree_grow(c->gone_dirs, c->n_gone, &c->cap_gone, sizeof(*list));
+    if (!list)
+        return -1;
+    c->gone_dirs = list;
+    return (list[c->n_gone++] = arena_strdup(&c->arena, path)) ? 0 : -1;
+}
+
+static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const int *dirs,
+                             const char *path, const char *name)
+{
+    struct tree_view old, new;
+    enum tree_kind kind;
+    tree_look(w, dirs, 0, name, &old);
+    tree_look(w, dirs, 1, name, &new);
+    if (w->options->copied_at.tv_sec) {
+        const struct timespec *at = &w->options->copied_at;
+        if (new.entry.type != TREE_ABSENT && new.entry.type != TREE_DIR && tree_is_later(at, &new.ctime))
+            return 0;
+        /* appeared on the host since: the guest never saw it */
+        if (new.entry.type == TREE_ABSENT && tree_is_later(&old.ctime, at))
+            return 0;
+    }
+    struct tree_entry a = old.entry, b = new.entry;
+    if (a.type == TREE_DIR && b.type != TREE_DIR && tree_note_gone(w, path) < 0)
+        return -1;
+    if (a.type == TREE_DIR)
+        a.type = TREE_ABSENT;
+    if (b.type == TREE_DIR)
+        b.type = TREE_ABSENT;
+    if (tree_judge(&a, &b, path, &kind) && tree_add(w, path, kind, &a, &b) < 0)
+        return -1;
+    unsigned layers = old.layers | new.layers;
+    /* the same base on both sides and nothing over it: the same folder */
+    bool same_base = w->roots[1] == w->roots[3];
+    if (layers == 0 || (same_base && layers == (LAYER_OLD_BASE | LAYER_NEW_BASE)))
+        return 0;
+    return tree_push(w, node, name, layers);
+}
+
+static bool tree_path(const struct tree_node *node, char *path, size_t *ret_len)
+{
+    size_t len = 0;
+    for (const struct tree_node *n = node; n->parent; n = n->parent)
+        len += strlen(n->name) + 1;
+    if (len > TREE_PATH_MAX)
+        return false;
+    *ret_len = len ? len - 1 : 0;
+    path[*ret_len] = '\0';
+    size_t at = *ret_len;
+    for (const struct tree_node *n = node; n->parent; n = n->parent) {
+        size_t k = strlen(n->name);
+        at -= k;
+        memcpy(path + at, n->name, k);
+        if (at > 0)
+            path[--at] = '/';
+    }
+    return true;
+}
+
+static bool tree_is_skipped(const struct tree_walk *w, const struct tree_node *node, const char *name)
+{
+    const char *const *skip = node->parent ? NULL : w->options->skip;
+    for (; skip && *skip; skip++)
+        if (str_eq(*skip, name))
+            return true;
+    return false;
+}
+
+static int tree_compare_names(struct tree_walk *w, struct tree_node *node, const int *dirs, char *path,
+                              size_t len, struct tree_names *names)
+{
+    if (names->n > 1)
+        qsort(names->list, names->n, sizeof(*names->list), tree_names_order);
+    for (size_t i = 0; i < names->n; i++) {
+        const char *name = names->list[i];
+        if ((i > 0 && str_eq(name, names->list[i - 1])) || tree_is_skipped(w, node, name))
+            continue;
+        size_t k = strlen(name);
+        if (len + 1 + k > TREE_PATH_MAX) {
+            w->out->truncated = true;
+            continue;
+        }
+        char *at = path + len;
+        if (len > 0)
+            *at++ = '/';
+        memcpy(at, name, k + 1);
+        if (tree_compare_name(w, node, dirs, path, name) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
+{
+    char path[TREE_PATH_MAX + 2];
+    size_t len;
+    int dirs[LAYERS] = {-1, -1, -1, -1}, r = 0;
+    if (!tree_path(node, path, &len)) {
+        w->out->truncated = true;
+        return 0;
+    }
+    for (int i = 0; i < LAYERS; i++)
+        if (node->layers & 1u << i && (dirs[i] = tree_enter(w, i, path)) < 0)
+            w->out->truncated = true;
+    struct tree_names names = {0};
+    bool old_base = node->layers & LAYER_OLD_BASE, new_base = node->layers & LAYER_NEW_BASE;
+    bool list_base = old_base != new_base || w->roots[1] != w->roots[3];
+    for (int i = 0; r == 0 && i < LAYERS; i++) {
+        if (dirs[i] < 0 || (i % 2 == 1 && !list_base))
+            continue;
+        if ((r = tree_names_add(&names, dirs[i])) > 0) {
+            w->out->truncated = true;
+            r = 0;
+        }
+    }
+    if (r == 0)
+        r = tree_compare_names(w, node, dirs, path, len, &names);
+    tree_names_done(&names);
+    for (int i = 0; i < LAYERS; i++)
+        util_close(&dirs[i]);
+    return r;
+}
+
+static int tree_order(const void *a, const void *b)
+{
+    return strcmp(((const struct tree_change *)a)->path, ((const struct tree_change *)b)->path);
+}
+
+int tree_compare(const struct tree_state *old, const struct tree_state *new,
+                 const struct tree_options *options, struct tree_changes *ret_changes,
+                 struct cordon_err *err)
+{
+    static const struct tree_options none;
+    struct tree_changes changes = {0};
+    struct tree_walk w = {
+        .out = &changes,
+        .options = options ? options : &none,
+        .roots = {old->upper_fd, old->base_fd, new->upper_fd, new->base_fd},
+    };
+    unsigned layers = 0;
+    for (int i = 0; i < LAYERS; i++)
+        layers |= w.roots[i] >= 0 ? 1u << i : 0;
+    int r = tree_push(&w, NULL, "", layers);
+    while (r == 0 && w.n_todo > 0)
+        r = tree_compare_dir(&w, w.todo[--w.n_todo]);
+    free(w.todo);
+    arena_done(&w.nodes);
+    if (r < 0) {
+        tree_changes_done(&changes);
+        return err_nomem(err, "diff");
+    }
+    if (changes.n > 1)
+        qsort(changes.list, changes.n, sizeof(*changes.list), tree_order);
+    if (changes.n_gone > 1)
+        qsort(changes.gone_dirs, changes.n_gone, sizeof(char *), tree_names_order);
+    *ret_changes = changes;
+    return 0;
+}
+
+void tree_changes_done(struct tree_changes *c)
+{
+    while (c->fixes) {
+        struct tree_fix *fix = c->fixes;
+        c->fixes = fix->next;
+        _cleanup_close_ int fd = tree_open_dir(fix->layer_fd, fix->path);
+        if (fd >= 0)
+            fchmod(fd, fix->mode);
+        free(fix);
+    }
+    free(c->list);
+    free(c->gone_dirs);
+    arena_done(&c->arena);
+    *c = (struct tree_changes){0};
+}
+
+const struct tree_change *tree_changes_find(const struct tree_changes *c, const char *path)
+{
+    struct tree_change key = {.path = path};
+    return c->n ? bsearch(&key, c->list, c->n, sizeof(key), tree_order) : NULL;
+}

@@ -1,0 +1,99 @@
+/* What is different between two states of a folder, found without looking at what is the same.
+ *
+ * A state is a plain folder (base) under an optional overlay layer (upper). Names are enumerated from
+ * the layers that can differ: with the same base on both sides only the uppers are read, so the cost
+ * follows what changed. Nothing is followed, nothing but folders and regular files is opened. */
+#ifndef WORKSPACE_TREE_H
+#define WORKSPACE_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include <cordon.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+
+#define TREE_PATH_MAX 4095        /* longer names cannot be given to a system call */
+#define TREE_ENTRIES_MAX 1000000u /* changes that are listed; then the list says it is cut */
+
+struct tree_state {
+    int upper_fd; /* overlay layer, -1: none */
+    int base_fd;  /* -1: an empty folder */
+};
+
+enum tree_type { TREE_ABSENT, TREE_FILE, TREE_SYMLINK, TREE_DIR, TREE_SPECIAL };
+
+/* One path on one side. */
+struct tree_entry {
+    enum tree_type type;
+    mode_t mode; /* permission bits without setuid, setgid and sticky */
+    uint64_t size;
+    int layer_fd; /* where it lies; borrowed from the state */
+};
+
+enum tree_kind {
+    TREE_ADDED,
+    TREE_MODIFIED,
+    TREE_DELETED,
+    TREE_MODE,     /* nothing but permission bits */
+    TREE_LINKED,   /* is a symbolic link now, or another one */
+    TREE_RETYPED,  /* a file where a link was */
+    TREE_BINARY,   /* modified, and not text */
+    TREE_NOT_FILE, /* a FIFO, socket or device: reported, never carried over */
+};
+
+struct tree_change {
+    const char *path; /* relative, no leading slash; belongs to the list */
+    enum tree_kind kind;
+    struct tree_entry old, new;
+    bool omitted;       /* not in the diff's text: too large, a special file, or a name git refuses */
+    bool is_protected;  /* see protect.h */
+    size_t added, removed; /* lines */
+};
+
+struct tree_options {
+    /* The new side is a copy of the old one made at this time (of the file system's own clock): what
+     * was not touched since is not compared. 0: compare. */
+    struct timespec copied_at;
+    /* Names at the top that are not looked at (Cordon's own state); NULL-terminated, or NULL. */
+    const char *const *skip;
+};
+
+struct tree_fix;
+
+struct tree_changes {
+    struct arena arena;
+    struct tree_change *list; /* sorted by path */
+    size_t n, cap;
+    const char **gone_dirs; /* folders of the old side that the new one lacks, sorted */
+    size_t n_gone, cap_gone;
+    bool truncated; /* more than TREE_ENTRIES_MAX, deeper than TREE_PATH_MAX, or unreadable folders */
+    struct tree_fix *fixes; /* folders whose mode was opened up for us; put back by tree_changes_done */
+};
+
+int tree_compare(const struct tree_state *old, const struct tree_state *new,
+                 const struct tree_options *options, struct tree_changes *ret_changes,
+                 struct cordon_err *err);
+void tree_changes_done(struct tree_changes *changes);
+const struct tree_change *tree_changes_find(const struct tree_changes *changes, const char *path);
+
+/* The whole as one patch for `git apply`; fills added, removed, binary kinds and omitted. At most max
+ * bytes: files that no longer fit are omitted. */
+int tree_diff(struct tree_changes *changes, size_t max, struct buf *ret_text, struct cordon_err *err);
+
+const char *tree_kind_name(enum tree_kind kind);
+
+/* Opens a regular file of a layer for reading, without following or waiting for anything. */
+int tree_open_file(int layer_fd, const char *path);
+/* Opens a folder beneath dir_fd ("" is dir_fd itself), following nothing. */
+int tree_open_dir(int dir_fd, const char *path);
+/* Reads a whole file of at most PATCH_FILE_MAX bytes, or a link's target. */
+int tree_read(const struct tree_entry *entry, const char *path, struct buf *out);
+/* -1: cannot be read, 0: differ, 1: same bytes */
+int tree_same_bytes(int a, int b);
+
+#endif
