@@ -8,7 +8,6 @@
 #include <cordon.h>
 
 #include "base/buf.h"
-#include "host/host.h"
 #include "policy/options.h"
 
 /* Help, completions and the option parser all read the same row. */
@@ -42,9 +41,6 @@ int cli_print(const struct buf *text);
 /* Splits a verb's line by its row. *ret_help: --help was asked for and nothing else counts. */
 int cli_parse(const struct cli_verb *verb, int argc, char **argv, struct options *ret_options,
               bool *ret_help, struct cordon_err *err);
-
-/* What a run under this policy would find here: the quick probe, and the group it names. */
-int cli_host(const struct policy *policy, struct host *ret_host, struct cordon_err *err);
 
 /* help.c: `cordon --help`, `cordon VERB --help`; the exit status. */
 int cli_help(void);

@@ -71,7 +71,11 @@ static int explain_host(const struct policy *policy, struct host *ret_host, stru
 {
     struct host host;
     struct host_report report;
-    if (cli_host(policy, &host, err) < 0 || host_doctor(&report, err) < 0)
+    if (host_doctor(&report, err) < 0)
+        return -1;
+    host = report.host;
+    if (policy_has(policy, FIELD_CGROUP) &&
+        host_cgroups_explicit(policy_text(policy, FIELD_CGROUP), &host.cgroups, err) < 0)
         return -1;
     if (report.tier != HOST_TIER_FULL) {
         host.user_ns = false;

@@ -69,18 +69,6 @@ int cli_parse(const struct cli_verb *verb, int argc, char **argv, struct options
     return 0;
 }
 
-int cli_host(const struct policy *policy, struct host *ret_host, struct cordon_err *err)
-{
-    struct host host;
-    if (host_probe_quick(&host, err) < 0)
-        return -1;
-    if (policy_has(policy, FIELD_CGROUP) &&
-        host_cgroups_explicit(policy_text(policy, FIELD_CGROUP), &host.cgroups, err) < 0)
-        return -1;
-    *ret_host = host;
-    return 0;
-}
-
 /* Descriptors 0 to 2 must exist, or a pipe of a guest could take their place. */
 static void main_fill_stdio(void)
 {

@@ -153,7 +153,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
         .stdin_fd = c->stdin_fd,
     };
     log_begin(c->log, c->policy, c->options.argv);
-    if (cli_host(c->policy, &c->job.host, err) < 0 || run_start(&c->job, err) < 0)
+    if (host_probe_quick(&c->job.host, err) < 0 || run_start(&c->job, err) < 0)
         return -1;
     while (!c->done)
         if (loop_once(&c->loop, -1) < 0)
