@@ -144,6 +144,32 @@ static void find_v2(struct search *s, const char *usual, struct host_cgroups *re
         host_cgroups_walk_v2(mount, dir, ret_cgroups);
 }
 
+/* A delegated group that holds nobody but ourselves, as `systemd-run --user --scope` makes it: no
+ * child of it may have controllers while we sit in it, but it is ours to divide, and stepping aside
+ * moves nobody else. */
+static void take_own_group(struct host_cgroups *found)
+{
+    char path[HOST_PATH_MAX + 32], have[256], procs[64], mine[32];
+    if (!found->v2[0])
+        return;
+    snprintf(path, sizeof(path), "%s/cgroup.procs", found->v2);
+    snprintf(mine, sizeof(mine), "%d\n", (int)getpid());
+    if (host_read(path, procs, sizeof(procs)) < 0 || strcmp(procs, mine) != 0)
+        return;
+    snprintf(path, sizeof(path), "%s/cgroup.controllers", found->v2);
+    if (host_read(path, have, sizeof(have)) < 0)
+        return;
+    bool memory = host_text_has_word(have, "memory"), pids = host_text_has_word(have, "pids");
+    if (!memory || !pids)
+        return;
+    snprintf(path, sizeof(path), "%s/cgroup.subtree_control", found->v2);
+    if (access(path, W_OK) < 0)
+        return;
+    found->kind = HOST_CGROUP_V2;
+    found->v2_own = found->v2_memory = found->v2_pids = true;
+    found->v2_cpu = host_text_has_word(have, "cpu");
+}
+
 void host_cgroups_find(struct host_cgroups *ret_cgroups)
 {
     struct search s = {0};
@@ -169,6 +195,8 @@ void host_cgroups_find(struct host_cgroups *ret_cgroups)
         found.kind = HOST_CGROUP_V1;
     else if (found.v2_memory || found.v2_pids || found.v2_cpu)
         found.kind = HOST_CGROUP_V2;
+    else
+        take_own_group(&found);
     *ret_cgroups = found;
 }
 

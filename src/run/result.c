@@ -83,12 +83,15 @@ static void result_by_cause(struct result *r, const struct supervised *s, const 
                      "Output limit exceeded");
         break;
     case CAUSE_DISK:
-        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_DISK_LIMIT,
+        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy,
+                     policy_has(policy, FIELD_DISK_LIMIT) ? FIELD_DISK_LIMIT : FIELD_SCRATCH_SIZE,
                      "Disk limit exceeded");
-        r->overshoot_bytes = s->disk_used - s->plan->limits.disk_bytes;
+        if (s->plan->limits.disk_bytes && s->disk_used > s->plan->limits.disk_bytes)
+            r->overshoot_bytes = s->disk_used - s->plan->limits.disk_bytes;
         break;
     case CAUSE_FILES:
-        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILES,
+        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy,
+                     policy_has(policy, FIELD_MAX_FILES) ? FIELD_MAX_FILES : FIELD_SCRATCH_INODES,
                      "File count limit exceeded");
         break;
     case CAUSE_CANCELLED:

@@ -35,10 +35,26 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
                            ret_refused, err);
 }
 
+int run_place(const struct policy *policy, struct host *host, struct cordon_err *err)
+{
+#ifdef CORDON_TEST_HOOKS
+    const char *tier = getenv("CORDON_TEST_FORCE_TIER");
+    if (tier && str_eq(tier, "landlock")) {
+        host->user_ns = false;
+        snprintf(host->user_ns_why, sizeof(host->user_ns_why), "refused for a test");
+    }
+#endif
+    if (!policy_has(policy, FIELD_CGROUP))
+        return 0;
+    return host_cgroups_explicit(policy_text(policy, FIELD_CGROUP), &host->cgroups, err);
+}
+
 int run_start(struct run_job *job, struct cordon_err *err)
 {
-    bool refused;
-    int r = run_try(job, &refused, err);
+    bool refused = false;
+    int r = run_place(job->policy, &job->host, err);
+    if (r == 0)
+        r = run_try(job, &refused, err);
     if (r < 0 && refused) {
         run_note_refusal(job, err);
         r = run_try(job, &refused, err);

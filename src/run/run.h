@@ -30,6 +30,10 @@ struct run_job {
     void *data;
 };
 
+/* Puts what the caller named in the place of what the probe found: the group, or the run fails. Called
+ * by run_start(); `explain` shows the same. */
+int run_place(const struct policy *policy, struct host *host, struct cordon_err *err);
+
 /* policy, argv, files and what options point to must outlive the job. on_done is called once, from the
  * loop. Returns -1 (and does not call on_done) when the job never started; the result is then filled
  * from the error. */

@@ -202,6 +202,16 @@ static int fence_exec(const struct plan *p)
     return best;
 }
 
+/* What the caller, or we, ignore or block is nothing the guest should know of. */
+static void fence_reset_signals(void)
+{
+    for (int sig = 1; sig < 65; sig++)
+        signal(sig, SIG_DFL); /* fails for the two that have no other way, and for the C library's own */
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 /* Becomes the guest's program. Its memory is pid 1's until the execve, so it may only store into the
  * status page and its own stack. */
 static int fence_guest_main(void *arg)
@@ -212,9 +222,7 @@ static int fence_guest_main(void *arg)
 
     if (setsid() < 0)
         native_child_fail(c, "session", errno, "setsid");
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    fence_reset_signals();
     for (size_t i = 0; i < p->n_rlimits; i++) {
         uint64_t lim[2] = {p->rlimits[i].value, p->rlimits[i].value};
         uint64_t old[2];

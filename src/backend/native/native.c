@@ -229,6 +229,11 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         return -1;
     s.child.id = id;
 
+    /* The guest may open its streams again by /dev/stdout and the like: they must be its own. */
+    for (int i = 0; plan->own_host_ids && plan->tier == TIER_FULL && i < 3; i++)
+        if (fchown(s.child.stdio[i], id, id) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "owner of a pipe");
+
     uint64_t flags = 0;
     if (plan->tier == TIER_FULL)
         flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
