@@ -118,6 +118,11 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
                 return 0; /* no new mount API: the child binds by path */
             return err_set(err, CORDON_ERR_INTERNAL, "bind", errno, "%s", op->src);
         }
+        /* This copy was made in the host's mount namespace and is still a peer of the mount it was
+         * made from: what is mounted on it inside the guest would appear on the host. */
+        struct sys_mount_attr alone = {.propagation = MS_PRIVATE};
+        if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "propagation", errno, "%s", op->src);
         struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};
         sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr);
         mount_fds[i] = TAKE_FD(tree);
