@@ -122,6 +122,7 @@ int main(int argc, char **argv)
     native_main_argv = argv;
     main_fill_stdio();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* ignored by the caller it would take our children's ends from us */
     if (argc < 2) {
         fputs("Error: no verb was given\nHint: `cordon --help` lists the verbs\n", stderr);
         return CORDON_ERR_USAGE;

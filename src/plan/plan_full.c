@@ -141,6 +141,7 @@ static int full_proc(struct plan *p)
         "kcore",      "kallsyms", "keys",       "key-users",  "kmsg",          "config.gz",
         "cmdline",    "iomem",    "ioports",    "interrupts", "modules",       "timer_list",
         "sched_debug", "slabinfo", "vmallocinfo", "pagetypeinfo", "sysrq-trigger", "latency_stats",
+        "kpagecount", "kpageflags", "kpagecgroup", "sys/kernel/random/boot_id",
     };
     static const char *const dirs[] = {"acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty"};
     struct stat st;

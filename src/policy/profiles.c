@@ -41,11 +41,10 @@ static void list_all(struct config *const files[static RESOLVE_N_FILES], struct 
 int policy_profiles_ls(const struct policy_input *input, struct buf *out, struct cordon_err *err)
 {
     struct config *files[RESOLVE_N_FILES] = {0};
-    _cleanup_free_ char *own_cwd = input->cwd ? NULL : getcwd(NULL, 0);
+    _cleanup_free_ char *own_cwd = input->cwd ? NULL : resolve_cwd();
     const char *cwd = input->cwd ? input->cwd : own_cwd;
-    if (!cwd || cwd[0] != '/')
-        return err_set(err, CORDON_ERR_INTERNAL, "policy", cwd ? ENOENT : errno,
-                       "working directory");
+    if (!cwd)
+        return err_nomem(err, "policy");
 
     int r = resolve_load_files(input, cwd, files, err);
     if (r == 0)

@@ -424,15 +424,25 @@ static int resolve(struct resolver *r)
     return check_named_file(r);
 }
 
+/* A working directory that is gone or out of reach has no files to find and nothing a relative path
+ * could mean: it gets a name that does not exist, and a run that needs neither works. */
+char *resolve_cwd(void)
+{
+    char *cwd = getcwd(NULL, 0);
+    if (cwd && cwd[0] == '/')
+        return cwd;
+    free(cwd);
+    return strdup("/(working directory is gone)");
+}
+
 int policy_resolve(const struct policy_input *input, struct policy **ret_policy,
                    struct cordon_err *err)
 {
     _cleanup_free_ char *own_cwd = NULL;
     if (!input->cwd) {
-        own_cwd = getcwd(NULL, 0);
-        if (!own_cwd || own_cwd[0] != '/')
-            return err_set(err, CORDON_ERR_INTERNAL, "policy", own_cwd ? ENOENT : errno,
-                           "working directory");
+        own_cwd = resolve_cwd();
+        if (!own_cwd)
+            return err_nomem(err, "policy");
     }
     struct resolver r = {.in = input, .cwd = input->cwd ? input->cwd : own_cwd, .err = err};
     r.merge.policy = calloc(1, sizeof(*r.merge.policy));

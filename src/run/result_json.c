@@ -81,6 +81,8 @@ static void json_enforcement(struct jsonw *j, const struct result *r)
         jsonw_str(j, "seccomp", "on");
         jsonw_str(j, "landlock", p->landlock_abi ? landlock : "off");
         jsonw_str(j, "cgroup", o && o->cgroup[0] ? o->cgroup : "none");
+        if (p->apparmor)
+            jsonw_str(j, "apparmor", p->apparmor);
         jsonw_str(j, "no_new_privs", "on");
         jsonw_str(j, "caps", "none");
         jsonw_str(j, "denials", o && o->denials_unobserved ? "not observed" : "observed");

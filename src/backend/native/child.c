@@ -190,6 +190,8 @@ static void child_wipe_arguments(struct native_child *c)
 
 void native_child_begin(struct native_child *c)
 {
+    /* a caller that ignores SIGCHLD handed that down: our own children would vanish unseen */
+    signal(SIGCHLD, SIG_DFL);
     child_keep_only_ours(c);
     child_wipe_arguments(c);
 }

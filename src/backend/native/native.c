@@ -405,7 +405,8 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
                           (st->fail_errno == EPERM || st->fail_errno == EACCES ||
                            st->fail_errno == ENOSYS || st->fail_errno == ENOSPC);
         err_set(err,
-                o->host_refused || finish_is_unreachable(g, st) ? CORDON_ERR_HOST
+                o->host_refused || finish_is_unreachable(g, st) || str_eq(st->stage, "apparmor")
+                    ? CORDON_ERR_HOST
                                                                 : CORDON_ERR_INTERNAL,
                 st->stage, st->fail_errno, "%s", st->what);
         if (finish_is_unreachable(g, st))
