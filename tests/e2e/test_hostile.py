@@ -85,12 +85,12 @@ def test_compile_bombs(program):
     program("gcc", "gcc")
     r = run("--time-limit", "3s", "--memory-limit", "128M", "--", "gcc", "-E", "-x", "c", "-", stdin=b'#include "/dev/zero"\n')
     assert r.verdict in ("time_limit", "memory_limit", "nonzero_exit", "ok"), str(r)
-    r = run("--time-limit", "10s", "--", "gcc", "-x", "assembler", "-c", "-o", "/tmp/x.o", "-", stdin=b'.incbin "/etc/shadow"\n')
+    r = run("--time-limit", "10s", "--", "gcc", "-x", "assembler", "-c", "-o", "x.o", "-", stdin=b'.incbin "/etc/shadow"\n')
     assert r.verdict == "nonzero_exit", str(r)
     bomb = b"#define A(x) x x x x x x x x x x\n" + b"int a[] = {" + b"A(" * 9 + b"1," + b")" * 9 + b"};\n"
-    r = run("--time-limit", "3s", "--memory-limit", "128M", "--", "gcc", "-x", "c", "-c", "-o", "/tmp/x.o", "-", stdin=bomb)
+    r = run("--time-limit", "3s", "--memory-limit", "128M", "--", "gcc", "-x", "c", "-c", "-o", "x.o", "-", stdin=bomb)
     assert r.verdict in ("time_limit", "memory_limit", "nonzero_exit", "ok"), str(r)
-    ok = run("--time-limit", "20s", "--", "gcc", "-x", "c", "-c", "-o", "/tmp/x.o", "-", stdin=b"int main(void) { return 0; }\n")
+    ok = run("--time-limit", "20s", "--", "gcc", "-x", "c", "-c", "-o", "x.o", "-", stdin=b"int main(void) { return 0; }\n")
     assert ok.verdict == "ok", str(ok)
 
 

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     if (!strcmp(how, "xfsz")) {
         struct rlimit f = { 4096, 4096 };
         setrlimit(RLIMIT_FSIZE, &f);
-        int fd = open("/tmp/xfsz", O_CREAT | O_WRONLY, 0600);
+        int fd = open(private_path("xfsz"), O_CREAT | O_WRONLY, 0600);
         char block[8192] = { 0 };
         for (int i = 0; i < 4; i++)
             if (write(fd, block, sizeof(block)) < 0)

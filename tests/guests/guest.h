@@ -83,6 +83,15 @@ __attribute__((unused)) static void sleep_ms(long ms)
         ;
 }
 
+/* A name in the guest's private folder: /tmp where it is the guest's own, else what TMPDIR says. */
+__attribute__((unused)) static const char *private_path(const char *name)
+{
+    static char path[4096];
+    const char *dir = getenv("TMPDIR");
+    snprintf(path, sizeof(path), "%s/%s", dir ? dir : "/tmp", name);
+    return path;
+}
+
 __attribute__((unused)) static const char *arg(int argc, char **argv, int i, const char *otherwise)
 {
     return argc > i ? argv[i] : otherwise;

@@ -115,7 +115,7 @@ int main(int argc, char **argv)
     const char *kind = arg(argc, argv, 1, "files");
     long n = argn(argc, argv, 2, 100000), made = 0;
     guest_deadline(40);
-    base = open("/tmp/locks", O_CREAT | O_RDWR, 0600);
+    base = open(private_path("locks"), O_CREAT | O_RDWR, 0600);
     sigset_t rt;
     sigemptyset(&rt);
     sigaddset(&rt, SIGRTMIN);

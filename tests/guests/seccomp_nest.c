@@ -49,9 +49,12 @@ int main(int argc, char **argv)
     install(SECCOMP_FILTER_FLAG_NEW_LISTENER, "listener");
     again("listener");
     pthread_t t;
-    if (pthread_create(&t, NULL, in_thread, NULL) == 0)
+    int e = pthread_create(&t, NULL, in_thread, NULL);
+    if (e == 0)
         pthread_join(t, NULL);
-    pid_t pid = fork();
+    else
+        say("thread", "%s", errname(e));
+    pid_t pid = (pid_t) TRY("fork", fork());
     if (pid == 0) {
         again("fork");
         execl("/proc/self/exe", "seccomp_nest", "--after", "exec", NULL);
