@@ -24,6 +24,11 @@
 /* Empty things of the guest's root that also serve to cover what must not be seen. */
 #define PLAN_EMPTY_FILE "etc/environment"
 #define PLAN_EMPTY_DIR "root"
+/* Where the parts of an overlay are bound while it is made. */
+#define PLAN_LOWER ".lower"
+#define PLAN_LAYER ".layer"
+/* Cordon's own state in a folder of the caller's: covered in every grant of that folder. */
+#define PLAN_STATE_DIR ".sandbox"
 /* Name of a guest's one folder in tier landlock; what is left of them is found by it. */
 #define PLAN_PRIVATE_PREFIX "cordon-guest-"
 /* Ids for guests of root: above everything distributions hand out (systemd's containers end at
@@ -41,6 +46,7 @@ enum plan_op_kind {
     PLAN_OP_MASK,    /* cover dst with nothing, if it exists */
     PLAN_OP_DEVPTS,  /* a new devpts */
     PLAN_OP_SCRATCH, /* the writable private tmpfs: src is the folder inside it, dst where it appears */
+    PLAN_OP_OVERLAY, /* an overlay at dst of PLAN_LOWER and PLAN_LAYER, which disappear; src is for print */
 };
 
 enum plan_op_flag {
@@ -142,6 +148,9 @@ struct plan_request {
     char *const *argv;         /* command and arguments */
     const struct plan_file *files; /* besides the policy's own */
     size_t n_files;
+    const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or with
+                                    workspace_copy of the copy; NULL: not made yet (explain) */
+    bool workspace_copy;
 };
 
 /* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy. */

@@ -193,17 +193,57 @@ static int full_scratch(struct plan *p)
     return 0;
 }
 
-static int full_grants(struct plan *p, const struct policy *policy, struct cordon_err *err)
+/* The lower folder and the layer are bound at places of their own first: both may need the caller's
+ * identity mapped, and the overlay takes them by name. */
+static int full_overlay(struct plan *p, const struct plan_grant *g, const char *layer)
 {
+    struct plan_op *op;
+    if (!layer)
+        layer = "(made for the run)";
+    if (!full_op(p, PLAN_OP_BIND, g->src, PLAN_LOWER, PLAN_BIND_GRANT, 0) ||
+        !full_op(p, PLAN_OP_BIND, layer, PLAN_LAYER, PLAN_BIND_GRANT | PLAN_BIND_RW, 0) ||
+        !(op = full_op(p, PLAN_OP_OVERLAY, g->src, g->dst + 1, PLAN_BIND_GRANT | PLAN_BIND_RW, 0)))
+        return -1;
+    /* volatile: without it the end of every run would write the host's whole file system out */
+    op->data = "lowerdir=" PLAN_LOWER ",upperdir=" PLAN_LAYER "/upper,workdir=" PLAN_LAYER
+               "/work,userxattr,volatile";
+    return 0;
+}
+
+/* One grant; src is replaced where the guest works on a copy. */
+static int full_grant(struct plan *p, const struct plan_request *req, const struct plan_grant *g)
+{
+    unsigned flags = PLAN_BIND_GRANT | (g->write ? PLAN_BIND_RW : 0) | (g->is_dir ? 0 : PLAN_BIND_FILE) |
+                     (g->optional ? PLAN_BIND_OPTIONAL : 0);
+    if (g->overlay && !req->workspace_copy)
+        return full_overlay(p, g, req->workspace_layer);
+    const char *src = g->overlay ? req->workspace_layer : g->src;
+    return full_op(p, PLAN_OP_BIND, src, g->dst + 1, flags, 0) ? 0 : -1;
+}
+
+/* Records of kept workspaces say where changes are applied to: they are nobody's to see or change. */
+static int full_cover_state(struct plan *p, const struct plan_grant *g)
+{
+    struct stat st;
+    const char *path = arena_printf(&p->arena, "%s/" PLAN_STATE_DIR, g->src);
+    if (!path)
+        return -1;
+    if (!g->is_dir || lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
+        return 0;
+    path = arena_printf(&p->arena, "%s/" PLAN_STATE_DIR, g->dst);
+    return path ? plan_full_mask(p, path, true) : -1;
+}
+
+static int full_grants(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+{
+    const struct policy *policy = req->policy;
     struct plan_grant *grants;
     size_t n;
     if (plan_grants(p, policy, &grants, &n, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
         const struct plan_grant *g = &grants[i];
-        unsigned flags = PLAN_BIND_GRANT | (g->write ? PLAN_BIND_RW : 0) |
-                         (g->is_dir ? 0 : PLAN_BIND_FILE) | (g->optional ? PLAN_BIND_OPTIONAL : 0);
-        if (!full_op(p, PLAN_OP_BIND, g->src, g->dst + 1, flags, 0))
+        if (full_grant(p, req, g) < 0 || full_cover_state(p, g) < 0)
             return err_nomem(err, "plan");
         if (g->write) {
             p->writes_host = true;
@@ -263,7 +303,7 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
         return -1;
     if (full_scratch(p) < 0 || full_fences(p) < 0)
         return err_nomem(err, "plan");
-    if (full_grants(p, policy, err) < 0)
+    if (full_grants(p, req, err) < 0)
         return -1;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;

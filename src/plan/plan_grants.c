@@ -95,13 +95,15 @@ static int grants_workspace(struct grants *g, const struct policy *policy, struc
     const struct policy_value *v = policy_value(policy, FIELD_WORKSPACE);
     if (!v->set || v->num == WORKSPACE_NONE)
         return 0;
-    if (v->num == WORKSPACE_OVERLAY) {
-        err_set(err, CORDON_ERR_HOST, "plan", 0, "workspace %s: overlay workspaces are not available",
-                v->written);
-        return err_hint(err, "say %s:ro or %s:rw", v->text, v->text);
-    }
     const struct policy_item item = {.text = v->text, .origin = v->origin};
-    return grants_add(g, &item, "/workspace", v->num == WORKSPACE_RW, err);
+    if (grants_add(g, &item, "/workspace", v->num != WORKSPACE_RO, err) < 0)
+        return -1;
+    struct plan_grant *grant = &g->list[g->n - 1];
+    if (!grant->is_dir)
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s is not a folder", grants_origin(g->p, &item),
+                       v->text);
+    grant->overlay = v->num == WORKSPACE_OVERLAY;
+    return 0;
 }
 
 int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant **ret, size_t *ret_n,

@@ -28,6 +28,7 @@ int plan_build_filter(struct plan *p, const struct seccomp_options *options, con
 struct plan_grant {
     const char *src, *dst;
     bool write, is_dir, optional;
+    bool overlay; /* the guest's writes go into a layer over src */
 };
 int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant **ret, size_t *ret_n,
                 struct cordon_err *err);

@@ -58,6 +58,7 @@ const char *plan_print_op(enum plan_op_kind kind)
     case PLAN_OP_MASK: return "mask";
     case PLAN_OP_DEVPTS: return "devpts";
     case PLAN_OP_SCRATCH: return "scratch";
+    case PLAN_OP_OVERLAY: return "overlay";
     }
     return "unknown";
 }
@@ -216,6 +217,10 @@ static void text_op(const struct plan_op *op, const struct plan_limits *l, struc
     } else if (op->kind == PLAN_OP_SCRATCH) {
         buf_printf(out, " rw, of one tmpfs with %llu bytes and %llu inodes in all",
                    (unsigned long long)l->scratch_bytes, (unsigned long long)l->scratch_inodes);
+    } else if (op->kind == PLAN_OP_OVERLAY) {
+        buf_str(out, " rw, over the host's ");
+        text_word(out, op->src);
+        buf_str(out, ", which stays as it is");
     } else if (op->kind == PLAN_OP_BIND) {
         buf_str(out, op->flags & PLAN_BIND_RW ? " rw" : " ro");
         if (op->src[0] != '/' || !str_eq(op->src + 1, op->dst)) {

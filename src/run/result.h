@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "base/buf.h"
 #include "supervise/supervise.h"
+#include "workspace/tree.h"
 
 enum verdict {
     VERDICT_OK,
@@ -46,6 +47,10 @@ struct result {
     const struct backend_outcome *outcome; /* denials and what stood; NULL before a start */
     const struct plan *plan;               /* NULL before a plan */
     uint64_t overshoot_bytes;              /* how far a sampled limit was passed */
+    const struct tree_changes *changes;    /* of an overlay workspace; NULL: none was compared */
+    const char *diff;                      /* with changes: UTF-8, NUL-terminated */
+    const char *workspace_id;              /* NULL: not kept */
+    const char *workspace_mode;            /* NULL: no overlay workspace; "overlay" or "copy" */
 };
 
 /* From the end of a guest. Pure. The result borrows from the supervised and its plan. */
@@ -57,6 +62,9 @@ const char *result_verdict_name(enum verdict v);
 bool result_timed_out(const struct result *r);
 /* The JSON object of SPEC section 6, without a newline. */
 void result_json(const struct result *r, struct buf *out);
+/* "changed_files": the list alone. */
+struct jsonw;
+void result_json_changes(struct jsonw *j, const struct tree_changes *changes);
 /* "Error: Execution exceeded time limit (1s)" or empty. */
 void result_message(const struct result *r, struct buf *out);
 

@@ -92,9 +92,42 @@ static void json_enforcement(struct jsonw *j, const struct result *r)
             jsonw_str(j, "limits", "by cgroup");
         if (p->missing)
             jsonw_str(j, "missing", p->missing);
+        if (r->workspace_mode)
+            jsonw_str(j, "workspace", r->workspace_mode);
     }
     jsonw_close(j, '}');
     jsonw_close(j, '}');
+}
+
+/* A name that is not UTF-8 comes twice: readable, and exact as base64. */
+void result_json_changes(struct jsonw *j, const struct tree_changes *changes)
+{
+    jsonw_open(j, "changed_files", '[');
+    for (size_t i = 0; changes && i < changes->n; i++) {
+        const struct tree_change *c = &changes->list[i];
+        size_t len = strlen(c->path);
+        jsonw_open(j, NULL, '{');
+        jsonw_bytes(j, "path", c->path, len);
+        if (!jsonw_is_utf8(c->path, len))
+            jsonw_base64(j, "path_base64", c->path, len);
+        jsonw_str(j, "kind", tree_kind_name(c->kind));
+        if (c->added || c->removed) {
+            jsonw_uint(j, "added", c->added);
+            jsonw_uint(j, "removed", c->removed);
+        }
+        if (c->omitted)
+            jsonw_bool(j, "omitted", true);
+        if (c->is_protected)
+            jsonw_bool(j, "protected", true);
+        jsonw_close(j, '}');
+    }
+    if (changes && changes->truncated) {
+        jsonw_open(j, NULL, '{');
+        jsonw_str(j, "path", "");
+        jsonw_str(j, "kind", "truncated");
+        jsonw_close(j, '}');
+    }
+    jsonw_close(j, ']');
 }
 
 void result_json(const struct result *r, struct buf *out)
@@ -129,8 +162,9 @@ void result_json(const struct result *r, struct buf *out)
     jsonw_str(&j, "error", r->error[0] ? r->error : NULL);
     json_denials(&j, r->outcome);
     json_enforcement(&j, r);
-    jsonw_open(&j, "changed_files", '[');
-    jsonw_close(&j, ']');
-    jsonw_null(&j, "diff");
+    result_json_changes(&j, r->changes);
+    jsonw_str(&j, "diff", r->diff);
+    if (r->workspace_id)
+        jsonw_str(&j, "workspace_id", r->workspace_id);
     jsonw_close(&j, '}');
 }

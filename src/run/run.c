@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "run/files.h"
 
 static void run_on_done(void *data);
 
@@ -26,6 +27,15 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
                                    .files = job->files,
                                    .n_files = job->n_files};
     *ret_refused = false;
+    if (files_begin(job, err) < 0)
+        return -1;
+    _cleanup_free_ char *layer = NULL;
+    if (job->files_changed.workspace) {
+        request.workspace_layer = layer = workspace_layer(job->files_changed.workspace);
+        request.workspace_copy = job->files_changed.workspace->is_copy;
+        if (!layer)
+            return err_nomem(err, "plan");
+    }
     if (plan_make(&request, &job->plan, err) < 0)
         return -1;
     struct supervise_options options = job->options;
@@ -80,8 +90,17 @@ static void run_on_done(void *data)
         if (run_start(job, &err) == 0)
             return;
         s->err = err;
+    } else if (s->outcome.end == BACKEND_SETUP_FAILED && s->cause == CAUSE_NONE && files_fall_back(job, &s->err)) {
+        struct cordon_err err;
+        supervise_free(s);
+        plan_free(job->plan);
+        job->plan = NULL;
+        if (run_start(job, &err) == 0)
+            return;
+        s->err = err;
     } else {
         result_judge(&job->result, s, job->policy);
+        files_end(job);
     }
     if (job->on_done)
         job->on_done(job);
@@ -95,6 +114,7 @@ void run_cancel(struct run_job *job)
 
 void run_done(struct run_job *job)
 {
+    files_done(job);
     if (job->plan)
         supervise_free(&job->supervised);
     plan_free(job->plan);

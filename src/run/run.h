@@ -13,6 +13,15 @@
 #include "policy/policy.h"
 #include "run/result.h"
 #include "supervise/supervise.h"
+#include "workspace/workspace.h"
+
+/* What an overlay workspace shows after the run. */
+struct run_files {
+    struct workspace *workspace; /* NULL: the run had none */
+    bool compared;
+    struct tree_changes changes;
+    struct buf diff;
+};
 
 struct run_job {
     struct loop *loop;
@@ -22,6 +31,10 @@ struct run_job {
     const struct plan_file *files;
     size_t n_files;
     struct supervise_options options;
+    const char *work_root; /* of kept workspaces; NULL: .sandbox in the working directory */
+    struct workspace *workspace; /* an open one to use instead of a new one; stays the caller's */
+    struct workspace own_workspace;
+    struct run_files files_changed; /* valid once done; kept until run_done() */
     struct plan *plan;
     struct supervised supervised;
     bool running;

@@ -159,19 +159,12 @@ static int copy_entry(struct copy *c, const char *dir, int from, int to, const c
         return copy_link(from, to, name);
     if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0) && c->options->layer)
         return mknodat(to, name, S_IFCHR, makedev(0, 0));
-    if (!S_ISDIR(st.st_mode))
+    const struct copy_options *o = c->options;
+    if (!S_ISDIR(st.st_mode) || (o->skip_ino && st.st_ino == o->skip_ino && st.st_dev == o->skip_dev))
         return 0;
     if (mkdirat(to, name, 0700) < 0 || (c->options->layer && !copy_mark_opaque(from, to, name)))
         return -1;
     return copy_push(c, dir, name, st.st_mode & 0777);
-}
-
-static bool copy_is_skipped(const struct copy *c, const char *dir, const char *name)
-{
-    for (const char *const *s = *dir ? NULL : c->options->skip; s && *s; s++)
-        if (str_eq(*s, name))
-            return true;
-    return str_eq(name, ".") || str_eq(name, "..");
 }
 
 static int copy_dir(struct copy *c, const struct copy_dir *d)
@@ -187,9 +180,12 @@ static int copy_dir(struct copy *c, const struct copy_dir *d)
         return -1;
     }
     int r = 0;
-    for (struct dirent *e; r == 0 && (e = readdir(list));)
-        if (!copy_is_skipped(c, d->path, e->d_name) && (r = copy_entry(c, d->path, fd, to, e->d_name)) < 0)
+    for (struct dirent *e; r == 0 && (e = readdir(list));) {
+        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
+            continue;
+        if ((r = copy_entry(c, d->path, fd, to, e->d_name)) < 0)
             copy_fail(c, d->path, e->d_name);
+    }
     closedir(list);
     return r;
 }

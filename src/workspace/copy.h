@@ -5,12 +5,14 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <cordon.h>
 
 struct copy_options {
     bool layer; /* an overlay layer: its whiteouts and opaque marks are copied as well */
-    const char *const *skip; /* names at the top, NULL-terminated, or NULL */
+    dev_t skip_dev; /* a folder that is left out; 0: none */
+    ino_t skip_ino;
 };
 
 /* Into an existing empty folder. What the caller cannot read is an empty file in the copy. */

@@ -242,6 +242,8 @@ static void tree_look(const struct tree_walk *w, const int *dirs, int side, cons
     }
     if (dirs[base] < 0 || fstatat(dirs[base], name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
+    if (w->options->skip_ino && st.st_ino == w->options->skip_ino && st.st_dev == w->options->skip_dev)
+        return;
     if (S_ISDIR(st.st_mode))
         v->layers |= 1u << base;
     if (!upper_dir)
@@ -449,15 +451,6 @@ static bool tree_path(const struct tree_node *node, char *path, size_t *ret_len)
     return true;
 }
 
-static bool tree_is_skipped(const struct tree_walk *w, const struct tree_node *node, const char *name)
-{
-    const char *const *skip = node->parent ? NULL : w->options->skip;
-    for (; skip && *skip; skip++)
-        if (str_eq(*skip, name))
-            return true;
-    return false;
-}
-
 static int tree_compare_names(struct tree_walk *w, struct tree_node *node, const int *dirs, char *path,
                               size_t len, struct tree_names *names)
 {
@@ -465,7 +458,7 @@ static int tree_compare_names(struct tree_walk *w, struct tree_node *node, const
         qsort(names->list, names->n, sizeof(*names->list), tree_names_order);
     for (size_t i = 0; i < names->n; i++) {
         const char *name = names->list[i];
-        if ((i > 0 && str_eq(name, names->list[i - 1])) || tree_is_skipped(w, node, name))
+        if (i > 0 && str_eq(name, names->list[i - 1]))
             continue;
         size_t k = strlen(name);
         if (len + 1 + k > TREE_PATH_MAX) {
@@ -523,7 +516,7 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
                  struct cordon_err *err)
 {
     static const struct tree_options none;
-    struct tree_changes changes = {0};
+    struct tree_changes changes = {.own_fds = {-1, -1}};
     struct tree_walk w = {
         .out = &changes,
         .options = options ? options : &none,
@@ -559,10 +552,12 @@ void tree_changes_done(struct tree_changes *c)
             fchmod(fd, fix->mode);
         free(fix);
     }
+    util_close(&c->own_fds[0]);
+    util_close(&c->own_fds[1]);
     free(c->list);
     free(c->gone_dirs);
     arena_done(&c->arena);
-    *c = (struct tree_changes){0};
+    *c = (struct tree_changes){.own_fds = {-1, -1}};
 }
 
 const struct tree_change *tree_changes_find(const struct tree_changes *c, const char *path)

@@ -59,8 +59,9 @@ struct tree_options {
     /* The new side is a copy of the old one made at this time (of the file system's own clock): what
      * was not touched since is not compared. 0: compare. */
     struct timespec copied_at;
-    /* Names at the top that are not looked at (Cordon's own state); NULL-terminated, or NULL. */
-    const char *const *skip;
+    /* A folder that is not there for this comparison (Cordon's own state). 0: none. */
+    dev_t skip_dev;
+    ino_t skip_ino;
 };
 
 struct tree_fix;
@@ -73,6 +74,7 @@ struct tree_changes {
     size_t n_gone, cap_gone;
     bool truncated; /* more than TREE_ENTRIES_MAX, deeper than TREE_PATH_MAX, or unreadable folders */
     struct tree_fix *fixes; /* folders whose mode was opened up for us; put back by tree_changes_done */
+    int own_fds[2]; /* layers the list keeps open for its entries, -1: none */
 };
 
 int tree_compare(const struct tree_state *old, const struct tree_state *new,

@@ -94,6 +94,7 @@ void native_root_build_old(struct native_child *c);
 /* shared by both ways of building */
 void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op, bool is_dir);
 void native_root_put_file(struct native_child *c, int rootfd, const struct plan_op *op);
+void native_root_overlay(struct native_child *c, int rootfd, const struct plan_op *op);
 
 /* Shared between pid 1 and the process that becomes the guest's program, until its execve. */
 struct native_guest {

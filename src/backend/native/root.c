@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/sys.h"
@@ -170,6 +172,24 @@ static void root_fs_op(struct root *r, const struct plan_op *op)
         native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
 }
 
+/* Relative names in the mount's own options begin in the new root: absolute ones would in the old. An
+ * overlay that the kernel would rather have read-only is a refusal. */
+void native_root_overlay(struct native_child *c, int rootfd, const struct plan_op *op)
+{
+    struct statfs fs;
+    native_root_make_target(c, rootfd, op, true);
+    if (fchdir(rootfd) < 0 ||
+        mount("overlay", op->dst, "overlay", MS_NOSUID | MS_NODEV, op->data) < 0 ||
+        statfs(op->dst, &fs) < 0)
+        native_child_fail(c, "overlay", errno, op->src);
+    if (fs.f_flags & ST_RDONLY)
+        native_child_fail(c, "overlay", EROFS, op->src);
+    /* it holds its layers by itself; by name they must not be reached */
+    if (umount2(PLAN_LOWER, MNT_DETACH) < 0 || umount2(PLAN_LAYER, MNT_DETACH) < 0 ||
+        unlinkat(rootfd, PLAN_LOWER, AT_REMOVEDIR) < 0 || unlinkat(rootfd, PLAN_LAYER, AT_REMOVEDIR) < 0)
+        native_child_fail(c, "overlay", errno, "layers");
+}
+
 static void root_do(struct root *r, size_t i)
 {
     const struct plan_op *op = &r->c->plan->ops[i];
@@ -186,6 +206,7 @@ static void root_do(struct root *r, size_t i)
     case PLAN_OP_BIND: root_bind(r, op, r->c->mount_fds[i]); break;
     case PLAN_OP_MASK: root_mask(r, op); break;
     case PLAN_OP_SCRATCH: root_scratch(r, op); break;
+    case PLAN_OP_OVERLAY: native_root_overlay(r->c, r->fd, op); break;
     case PLAN_OP_PROC:
     case PLAN_OP_DEVPTS: root_fs_op(r, op); break;
     }

@@ -349,18 +349,20 @@ static void old_do(struct old *o, size_t i)
     case PLAN_OP_DIR:
         if (mkdirat(o->fd, op->dst, op->mode) < 0 && errno != EEXIST)
             native_child_fail(o->c, "root", errno, op->dst);
-        break;
+        return;
     case PLAN_OP_SYMLINK:
         if (symlinkat(op->src, o->fd, op->dst) < 0)
             native_child_fail(o->c, "root", errno, op->dst);
-        break;
-    case PLAN_OP_FILE: native_root_put_file(o->c, o->fd, op); break;
-    case PLAN_OP_BIND: old_bind(o, op, o->c->mount_fds[i]); break;
-    case PLAN_OP_MASK: old_mask(o, op); break;
-    case PLAN_OP_SCRATCH: old_scratch(o, op); break;
+        return;
+    case PLAN_OP_FILE: native_root_put_file(o->c, o->fd, op); return;
+    case PLAN_OP_BIND: old_bind(o, op, o->c->mount_fds[i]); return;
+    case PLAN_OP_MASK: old_mask(o, op); return;
+    case PLAN_OP_SCRATCH: old_scratch(o, op); return;
+    case PLAN_OP_OVERLAY: native_root_overlay(o->c, o->fd, op); break;
     case PLAN_OP_PROC:
-    case PLAN_OP_DEVPTS: old_fs_op(o, op); break;
+    case PLAN_OP_DEVPTS: old_fs_op(o, op); return;
     }
+    native_child_fail(o->c, "root", ENOTSUP, op->dst); /* never a root without what was planned */
 }
 
 /* Opens what was just mounted over "/", and makes sure that it is that and not the host's root. */

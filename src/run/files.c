@@ -1,0 +1,88 @@
+/* The overlay workspace of a run: made before the plan, compared when the guest is gone, let go with
+ * the job. Runs in the supervisor. */
+#include "run/files.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "workspace/protect.h"
+
+#define FILES_DIFF_MAX ((size_t)64 << 20)
+
+static bool files_wanted(const struct run_job *job)
+{
+    const struct policy_value *v = policy_value(job->policy, FIELD_WORKSPACE);
+    return v->set && v->num == WORKSPACE_OVERLAY && job->host.user_ns;
+}
+
+int files_begin(struct run_job *job, struct cordon_err *err)
+{
+    struct run_files *f = &job->files_changed;
+    if (!files_wanted(job) || f->workspace)
+        return 0;
+    const char *base = policy_text(job->policy, FIELD_WORKSPACE);
+    if (job->workspace) {
+        f->workspace = job->workspace;
+    } else {
+        const char *root = job->work_root ? job->work_root : WORKSPACE_ROOT;
+        int r = policy_bool(job->policy, FIELD_KEEP)
+                    ? workspace_new(root, NULL, base, &job->own_workspace, err)
+                    : workspace_temp(base, &job->own_workspace, err);
+        if (r < 0)
+            return -1;
+        f->workspace = &job->own_workspace;
+    }
+    if (workspace_prepare(f->workspace, err) < 0) {
+        files_done(job);
+        return -1;
+    }
+    return 0;
+}
+
+bool files_fall_back(struct run_job *job, struct cordon_err *err)
+{
+    struct run_files *f = &job->files_changed;
+    return f->workspace && !f->workspace->is_copy && str_eq(job->supervised.err.stage, "overlay") &&
+           workspace_fall_back(f->workspace, err) == 0;
+}
+
+void files_end(struct run_job *job)
+{
+    struct run_files *f = &job->files_changed;
+    struct result *r = &job->result;
+    struct cordon_err err = {0};
+    if (!f->workspace || r->verdict == VERDICT_SANDBOX_ERROR || r->verdict == VERDICT_REJECTED)
+        return;
+    r->workspace_mode = f->workspace->is_copy ? "copy" : "overlay";
+    if (f->workspace->is_kept)
+        r->workspace_id = f->workspace->id;
+    if (workspace_compare(f->workspace, true, &f->changes, &err) == 0) {
+        f->compared = true;
+        protect_mark(&f->changes);
+        if (tree_diff(&f->changes, FILES_DIFF_MAX, &f->diff, &err) == 0) {
+            r->changes = &f->changes;
+            r->diff = f->diff.data;
+            return;
+        }
+    }
+    result_from_error(r, &err);
+    job->supervised.err = err;
+}
+
+void files_done(struct run_job *job)
+{
+    struct run_files *f = &job->files_changed;
+    if (f->compared)
+        tree_changes_done(&f->changes);
+    buf_done(&f->diff);
+    /* a workspace that was to be kept but never ran is nothing anybody could name */
+    struct cordon_err drop;
+    if (f->workspace == &job->own_workspace) {
+        if (f->workspace->is_kept && !job->result.workspace_id)
+            workspace_remove(f->workspace, &drop);
+        workspace_close(f->workspace);
+    }
+    *f = (struct run_files){0};
+}

@@ -1,0 +1,424 @@
+/* States of workspaces: made, locked, compared, removed. Runs on our side. */
+#include "workspace/workspace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "workspace/copy.h"
+#include "workspace/scan.h"
+#include "workspace/workspace_internal.h"
+
+bool workspace_is_id(const char *id)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t len = strlen(id);
+    return len > 0 && len <= WORKSPACE_ID_MAX && strspn(id, letters) == len && id[0] != '.' && id[0] != '-';
+}
+
+void workspace_init(struct workspace *ws)
+{
+    *ws = (struct workspace){.place_fd = -1, .state_fd = -1, .base_fd = -1};
+}
+
+int workspace_lock(int fd, bool wait)
+{
+    int r;
+    do
+        r = flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB));
+    while (r < 0 && errno == EINTR);
+    return r;
+}
+
+static char *workspace_join(const char *dir, const char *name)
+{
+    struct buf b = BUF_INIT(65536);
+    buf_str(&b, dir);
+    if (b.len == 0 || b.data[b.len - 1] != '/')
+        buf_char(&b, '/');
+    buf_str(&b, name);
+    return buf_take(&b);
+}
+
+static int workspace_open_base(struct workspace *ws, struct cordon_err *err)
+{
+    ws->base_fd = open(ws->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (ws->base_fd < 0)
+        return err_set(err, CORDON_ERR_CONFIG, "workspace", errno, "%s", ws->base);
+    return 0;
+}
+
+static void workspace_random(char *text, size_t len)
+{
+    static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+    unsigned char bytes[16] = {0};
+    (void)!getrandom(bytes, sizeof(bytes), 0);
+    for (size_t i = 0; i < len; i++)
+        text[i] = letters[bytes[i % sizeof(bytes)] % 32];
+    text[len] = '\0';
+}
+
+/* The state's own folders, and the time from which on a change is somebody's. */
+static int workspace_fill(struct workspace *ws, struct cordon_err *err)
+{
+    struct stat base, st;
+    if (mkdirat(ws->state_fd, "layer", 0700) < 0 || mkdirat(ws->state_fd, "layer/upper", 0700) < 0 ||
+        mkdirat(ws->state_fd, "layer/work", 0700) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
+    /* the guest's view of the top folder has the upper's mode */
+    if (fstat(ws->base_fd, &base) < 0 ||
+        fchmodat(ws->state_fd, "layer/upper", base.st_mode & 0777, 0) < 0 ||
+        fstatat(ws->state_fd, "layer/work", &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
+    ws->made_at = st.st_ctim;
+    ws->is_fresh = true;
+    return 0;
+}
+
+/* Made under another name, locked, then renamed: a state with its real name is whole and locked. */
+static int workspace_make_state(struct workspace *ws, const char *name, struct cordon_err *err)
+{
+    char temp[64], tail[13];
+    workspace_random(tail, 12);
+    snprintf(temp, sizeof(temp), WORKSPACE_NEW "-%s", tail);
+    ws->state = workspace_join(ws->place, name);
+    if (!ws->state)
+        return err_nomem(err, "workspace");
+    if (mkdirat(ws->place_fd, temp, 0700) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->place);
+    ws->state_fd = openat(ws->place_fd, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (ws->state_fd < 0 || workspace_lock(ws->state_fd, false) < 0) {
+        err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->place);
+    } else if (workspace_fill(ws, err) == 0) {
+        struct stat st;
+        if (fstatat(ws->place_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT &&
+            renameat(ws->place_fd, temp, ws->place_fd, name) == 0)
+            return 0;
+        err_set(err, CORDON_ERR_USAGE, "workspace", EEXIST, "%s", ws->state);
+    }
+    copy_remove(ws->place_fd, temp);
+    return -1;
+}
+
+/* A folder the state of one run may lie in: ours to write, outside of what the guest will see, and
+ * able to hold the attributes of an overlay. */
+static bool workspace_try_place(struct workspace *ws, const char *path)
+{
+    _cleanup_free_ char *real = path ? realpath(path, NULL) : NULL;
+    size_t len = strlen(ws->base);
+    if (!real || (strncmp(real, ws->base, len) == 0 && (real[len] == '/' || !real[len])) || len == 1)
+        return false;
+    int fd = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    if (faccessat(fd, ".", W_OK | X_OK, AT_EACCESS) < 0) {
+        close(fd);
+        return false;
+    }
+    ws->place_fd = fd;
+    ws->place = TAKE_PTR(real);
+    return true;
+}
+
+static bool workspace_find_place(struct workspace *ws)
+{
+    const char *const places[] = {"/var/tmp", getenv("TMPDIR"), "/tmp"};
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+        if (workspace_try_place(ws, places[i]))
+            return true;
+    return false;
+}
+
+int workspace_temp(const char *base, struct workspace *ret_ws, struct cordon_err *err)
+{
+    struct workspace ws;
+    char name[64] = WORKSPACE_TEMP_PREFIX;
+    workspace_init(&ws);
+    workspace_random(name + strlen(name), 12);
+    ws.base = realpath(base, NULL);
+    if (!ws.base) {
+        err_set(err, CORDON_ERR_CONFIG, "workspace", errno, "%s", base);
+        return err_hint(err, "create it, or name another folder");
+    }
+    if (workspace_open_base(&ws, err) == 0) {
+        if (!workspace_find_place(&ws))
+            err_set(err, CORDON_ERR_CONFIG, "workspace", 0,
+                    "%s: no temporary folder outside of it for what the guest changes", base);
+        else if (workspace_make_state(&ws, name, err) == 0) {
+            *ret_ws = ws;
+            return 0;
+        }
+    }
+    workspace_close(&ws);
+    return -1;
+}
+
+static int workspace_open_root(struct workspace *ws, const char *root, bool make, struct cordon_err *err)
+{
+    if (make && mkdir(root, 0700) < 0 && errno != EEXIST)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", root);
+    ws->place = realpath(root, NULL);
+    if (ws->place)
+        ws->place_fd = open(ws->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (ws->place_fd < 0)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", root);
+    return 0;
+}
+
+static int workspace_make_tree(struct workspace *ws, struct cordon_err *err)
+{
+    ws->is_tree = true;
+    ws->base = workspace_join(ws->place, ws->id);
+    if (!ws->base)
+        return err_nomem(err, "workspace");
+    if (mkdirat(ws->place_fd, ws->id, 0700) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", ws->base);
+    return workspace_open_base(ws, err);
+}
+
+int workspace_new(const char *root, const char *id, const char *base, struct workspace *ret_ws,
+                  struct cordon_err *err)
+{
+    struct workspace ws;
+    workspace_init(&ws);
+    if (id && !workspace_is_id(id))
+        return err_set(err, CORDON_ERR_USAGE, "workspace", 0,
+                       "not an id: letters, digits, '.', '_' and '-', at most 64, the first a letter or digit");
+    if (id)
+        snprintf(ws.id, sizeof(ws.id), "%s", id);
+    else
+        workspace_random(ws.id, 8);
+    if (base && !(ws.base = realpath(base, NULL)))
+        return err_set(err, CORDON_ERR_CONFIG, "workspace", errno, "%s", base);
+    int r = workspace_open_root(&ws, root, true, err);
+    if (r == 0 && !base)
+        r = workspace_make_tree(&ws, err);
+    else if (r == 0) {
+        ws.is_kept = true;
+        r = workspace_open_base(&ws, err);
+        if (r == 0 && str_eq(ws.base, ws.place))
+            r = err_set(err, CORDON_ERR_USAGE, "workspace", 0, "%s holds the workspaces themselves", base);
+        if (r == 0)
+            r = workspace_make_state(&ws, ws.id, err);
+        if (r == 0 && (r = record_write(&ws, err)) < 0)
+            copy_remove(ws.place_fd, ws.id);
+    }
+    if (r < 0)
+        workspace_close(&ws);
+    else
+        *ret_ws = ws;
+    return r;
+}
+
+static int workspace_open_state(struct workspace *ws, struct cordon_err *err)
+{
+    int r = record_read(ws, err);
+    if (r < 0)
+        return -1;
+    int fd = openat(ws->place_fd, ws->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", errno == ENOENT ? 0 : errno,
+                       "no workspace %s in %s", ws->id, ws->place);
+    if (workspace_lock(fd, false) < 0) {
+        int e = errno;
+        close(fd);
+        if (e != EWOULDBLOCK)
+            return err_set(err, CORDON_ERR_INTERNAL, "workspace", e, "lock %s", ws->id);
+        return err_set(err, CORDON_ERR_USAGE, "workspace", 0, "workspace %s is in use", ws->id);
+    }
+    ws->state_fd = fd;
+    ws->is_kept = r == 1;
+    ws->is_tree = r == 0;
+    ws->state = workspace_join(ws->place, ws->id);
+    if (ws->is_tree)
+        ws->base = workspace_join(ws->place, ws->id);
+    if (!ws->state || !ws->base)
+        return err_nomem(err, "workspace");
+    return workspace_open_base(ws, err);
+}
+
+int workspace_open(const char *root, const char *id, struct workspace *ret_ws, struct cordon_err *err)
+{
+    struct workspace ws;
+    workspace_init(&ws);
+    if (!workspace_is_id(id))
+        return err_set(err, CORDON_ERR_USAGE, "workspace", 0, "not an id of a workspace");
+    snprintf(ws.id, sizeof(ws.id), "%s", id);
+    if (workspace_open_root(&ws, root, false, err) < 0 || workspace_open_state(&ws, err) < 0) {
+        workspace_close(&ws);
+        return -1;
+    }
+    *ret_ws = ws;
+    return 0;
+}
+
+/* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. */
+static int workspace_drop(const struct workspace *ws, const char *name)
+{
+    char trash[64] = WORKSPACE_TRASH "-";
+    workspace_random(trash + strlen(trash), 12);
+    if (renameat(ws->place_fd, name, ws->place_fd, trash) < 0)
+        return errno == ENOENT ? 0 : -1;
+    return copy_remove(ws->place_fd, trash);
+}
+
+void workspace_close(struct workspace *ws)
+{
+    if (ws->state_fd >= 0 && !ws->is_kept && !ws->is_tree && ws->state)
+        copy_remove(ws->place_fd, strrchr(ws->state, '/') + 1);
+    else if (ws->has_prev)
+        copy_remove(ws->state_fd, "prev");
+    util_close(&ws->state_fd);
+    util_close(&ws->base_fd);
+    util_close(&ws->place_fd);
+    free(ws->place);
+    free(ws->state);
+    free(ws->base);
+    workspace_init(ws);
+}
+
+int workspace_discard(struct workspace *ws, struct cordon_err *err)
+{
+    if (ws->is_tree)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", 0,
+                       "%s is a task's own tree: there is nothing beneath it to go back to", ws->id);
+    static const char *const parts[] = {"layer", "copy", "prev"};
+    for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+        if (copy_remove(ws->state_fd, parts[i]) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/%s", ws->state, parts[i]);
+    record_remove(ws);
+    ws->is_copy = false;
+    if (workspace_fill(ws, err) < 0)
+        return -1;
+    return record_write(ws, err);
+}
+
+int workspace_remove(struct workspace *ws, struct cordon_err *err)
+{
+    /* the state first: a record without a state is nothing, a state without a record would be a tree */
+    if (workspace_drop(ws, ws->id) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
+    record_remove(ws);
+    ws->has_prev = false;
+    return 0;
+}
+
+/* ---- Around a run ---- */
+
+static void workspace_own_root(const struct workspace *ws, dev_t *ret_dev, ino_t *ret_ino)
+{
+    struct stat st;
+    *ret_dev = 0;
+    *ret_ino = 0;
+    if (fstat(ws->place_fd, &st) == 0 && (ws->is_kept || ws->is_tree)) {
+        *ret_dev = st.st_dev;
+        *ret_ino = st.st_ino;
+    }
+}
+
+static int workspace_make_copy(struct workspace *ws, struct cordon_err *err)
+{
+    struct copy_options options = {0};
+    struct stat st;
+    workspace_own_root(ws, &options.skip_dev, &options.skip_ino);
+    if (mkdirat(ws->state_fd, "copy", 0700) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copy", ws->state);
+    _cleanup_close_ int to = openat(ws->state_fd, "copy", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (to < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copy", ws->state);
+    if (copy_tree(ws->base_fd, to, &options, err) < 0)
+        return -1;
+    /* the clock of the files themselves: what they show from now on is the guest's doing */
+    _cleanup_close_ int mark = openat(ws->state_fd, "copied", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (mark < 0 || futimens(mark, NULL) < 0 || fstat(mark, &st) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copied", ws->state);
+    ws->made_at = st.st_ctim;
+    ws->is_copy = true;
+    return ws->is_kept ? record_write(ws, err) : 0;
+}
+
+/* The layer before the run is what the run's own changes are counted against. */
+static int workspace_remember(struct workspace *ws, struct cordon_err *err)
+{
+    struct copy_options options = {.layer = true};
+    _cleanup_close_ int upper = openat(ws->state_fd, "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (upper < 0 || copy_remove(ws->state_fd, "prev") < 0 || mkdirat(ws->state_fd, "prev", 0700) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/prev", ws->state);
+    _cleanup_close_ int prev = openat(ws->state_fd, "prev", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (prev < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/prev", ws->state);
+    ws->has_prev = true;
+    return copy_tree(upper, prev, &options, err);
+}
+
+int workspace_prepare(struct workspace *ws, struct cordon_err *err)
+{
+    if (ws->is_copy)
+        return 0;
+    if (!ws->is_fresh && workspace_remember(ws, err) < 0)
+        return -1;
+    /* left by a run without an orderly end: the overlay would refuse to use the layer again */
+    copy_remove(ws->state_fd, "layer/work/work");
+    copy_remove(ws->state_fd, "layer/work/incompat");
+    if (!ws->is_fresh)
+        return 0;
+    char probe[] = "layer/upper", path[4200];
+    snprintf(path, sizeof(path), "%s/%s", ws->state, probe);
+    bool has_attributes = setxattr(path, "user.overlay.probe", "y", 1, 0) == 0;
+    removexattr(path, "user.overlay.probe");
+    if (!has_attributes || scan_has_foreign(ws->base_fd))
+        return workspace_make_copy(ws, err);
+    return 0;
+}
+
+int workspace_fall_back(struct workspace *ws, struct cordon_err *err)
+{
+    if (!ws->is_fresh || ws->is_copy) {
+        err_set(err, CORDON_ERR_HOST, "workspace", 0, "the overlay of workspace %s is refused here", ws->id);
+        return err_hint(err, "its changes were made where it was not: `cordon workspace diff` still works");
+    }
+    return workspace_make_copy(ws, err);
+}
+
+char *workspace_layer(const struct workspace *ws)
+{
+    return workspace_join(ws->state, ws->is_copy ? "copy" : "layer");
+}
+
+int workspace_compare(const struct workspace *ws, bool since_run, struct tree_changes *ret_changes,
+                      struct cordon_err *err)
+{
+    struct tree_options options = {0};
+    struct tree_state old = {-1, ws->base_fd}, new = {-1, ws->base_fd};
+    workspace_own_root(ws, &options.skip_dev, &options.skip_ino);
+    /* the descriptors stay open as long as the changes refer to them: they are the list's own */
+    int prev = since_run && ws->has_prev ? openat(ws->state_fd, "prev", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    int layer = openat(ws->state_fd, ws->is_copy ? "copy" : "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (layer < 0) {
+        util_close(&prev);
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
+    }
+    old.upper_fd = prev;
+    if (ws->is_copy) {
+        new.base_fd = layer;
+        options.copied_at = ws->made_at;
+    } else {
+        new.upper_fd = layer;
+    }
+    if (tree_compare(&old, &new, &options, ret_changes, err) < 0) {
+        util_close(&prev);
+        util_close(&layer);
+        return -1;
+    }
+    ret_changes->own_fds[0] = prev;
+    ret_changes->own_fds[1] = layer;
+    return 0;
+}

@@ -1,0 +1,73 @@
+/* Workspaces: a folder of the host (the base) that guests see and change, while the host's stays as it
+ * is. What they changed lies in a state folder of ours, as an overlay layer or in a copy.
+ *
+ * A kept workspace has a name:  WORK_ROOT/ID/         its state
+ *                               WORK_ROOT/.meta/ID    what it is; guests never see this folder
+ * A folder WORK_ROOT/ID without such a record is a task's own tree: guests see it, and what a run
+ * changed is put into it when the run is over. Other states live for one run, in a temporary folder.
+ *
+ * Whoever works on a state holds a lock on its folder; a state that can be locked belongs to nobody. */
+#ifndef WORKSPACE_WORKSPACE_H
+#define WORKSPACE_WORKSPACE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include <cordon.h>
+
+#include "base/buf.h"
+#include "workspace/tree.h"
+
+#define WORKSPACE_ROOT ".sandbox"
+#define WORKSPACE_ID_MAX 64
+#define WORKSPACE_TEMP_PREFIX "cordon-workspace-"
+
+struct workspace {
+    char id[WORKSPACE_ID_MAX + 1]; /* empty: lives for one run */
+    char *place;   /* absolute: the folder the state lies in */
+    char *state;   /* absolute path of the state */
+    char *base;    /* absolute */
+    int place_fd, state_fd, base_fd; /* state_fd holds the lock */
+    bool is_kept;
+    bool is_tree;  /* a task's own tree: base is WORK_ROOT/ID, there is no state but for a run's */
+    bool is_copy;  /* guests work on STATE/copy, not on an overlay of STATE/layer */
+    bool has_prev; /* STATE/prev is the layer as it was before this run */
+    bool is_fresh; /* nothing was there before this run */
+    struct timespec made_at; /* the file system's own clock when the state was complete */
+};
+
+bool workspace_is_id(const char *id);
+
+/* A state for one run. */
+int workspace_temp(const char *base, struct workspace *ret_ws, struct cordon_err *err);
+/* A new kept one; id NULL: one is made up. base NULL: a task's own tree. */
+int workspace_new(const char *root, const char *id, const char *base, struct workspace *ret_ws,
+                  struct cordon_err *err);
+/* An existing one. */
+int workspace_open(const char *root, const char *id, struct workspace *ret_ws, struct cordon_err *err);
+/* Lets go; a state for one run is removed. */
+void workspace_close(struct workspace *ws);
+/* Throws the changes away and begins anew. */
+int workspace_discard(struct workspace *ws, struct cordon_err *err);
+/* Removes a kept workspace with its record; the caller still closes it. */
+int workspace_remove(struct workspace *ws, struct cordon_err *err);
+
+/* Before a run: decides between overlay and copy where that is not decided yet, remembers the layer. */
+int workspace_prepare(struct workspace *ws, struct cordon_err *err);
+/* The kernel refused the overlay: a copy takes its place. Only before anything was changed. */
+int workspace_fall_back(struct workspace *ws, struct cordon_err *err);
+/* STATE/layer or STATE/copy, for the plan; the caller frees. */
+char *workspace_layer(const struct workspace *ws);
+
+/* What changed against the base; since_run: against the state before this run. */
+int workspace_compare(const struct workspace *ws, bool since_run, struct tree_changes *ret_changes,
+                      struct cordon_err *err);
+
+/* workspace_gc.c: names of kept ones, sorted, NULL-terminated, one allocation each; removal of what
+ * killed runs left behind. Both never fail on what other people own. */
+int workspace_list(const char *root, char ***ret_ids, struct cordon_err *err);
+void workspace_list_free(char **ids);
+unsigned workspace_gc(const char *root);
+
+#endif
