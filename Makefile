@@ -12,7 +12,7 @@ CLANG ?= clang
 export BUILD
 
 .DEFAULT_GOAL := all
-.PHONY: all with-tests help quickstart test test-full test-vm asan bench bench-check fuzz lint docs-check \
+.PHONY: all with-tests help quickstart test test-full test-vm asan bench bench-check fuzz lint format docs-check \
         install clean
 
 all: $(BUILD)/build.ninja ## build the command, the library and the man pages
@@ -79,6 +79,9 @@ lint: ## format, static analysis, include direction, lengths
 	@tools/deps build test lint
 	@$(MAKE) --no-print-directory with-tests
 	@tools/lint
+
+format: ## put the C files into the house's format
+	@git ls-files -- src include tests fuzz bench tools | grep -E '\.[ch]$$' | xargs clang-format -i
 
 docs-check: all ## do the documents say what the command does?
 	@tools/check-docs $(BUILD)
