@@ -17,6 +17,7 @@ const struct cli_verb *const cli_verbs[] = {
     &cli_verb_explain,
     &cli_verb_profile,
     &cli_verb_doctor,
+    &cli_verb_languages,
     &cli_verb_completions,
     &cli_verb_supervise,
     NULL,

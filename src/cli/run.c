@@ -16,14 +16,18 @@
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "host/host.h"
+#include "lang/load.h"
+#include "lang/source.h"
 #include "policy/options.h"
 #include "run/run.h"
 
 extern char **environ;
 
-enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN };
+enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN, OPT_LANGUAGE };
 
 static const struct options_own run_options[] = {
+    {"language", 0, OPTIONS_REQUIRED, OPT_LANGUAGE, "NAME",
+     "language of the source, where its suffix does not say it"},
     {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "print the result as JSON on standard output"},
     {"result", 0, OPTIONS_REQUIRED, OPT_RESULT, "FILE", "write the result as JSON to FILE"},
     {"status-fd", 0, OPTIONS_REQUIRED, OPT_STATUS_FD, "N",
@@ -37,6 +41,12 @@ struct run_cli {
     struct policy *policy;
     struct loop loop;
     struct run_job job;
+    bool is_source;
+    struct lang_source source;
+    struct lang_job lang;
+    char *text; /* of the source, from standard input */
+    struct arena arena;
+    struct policy venv_policy; /* borrows from policy and arena */
     struct loop_watch signals;
     int signal_fd;
     bool json, done;
@@ -47,6 +57,9 @@ struct run_cli {
 static void cli_done(struct run_cli *c)
 {
     run_done(&c->job);
+    lang_done(&c->lang);
+    free(c->text);
+    arena_done(&c->arena);
     policy_free(c->policy);
     options_done(&c->options);
     util_close(&c->signal_fd);
@@ -66,7 +79,11 @@ static void cli_on_signal(struct loop_watch *w, uint32_t events)
     (void)events;
     struct run_cli *c = w->data;
     struct signalfd_siginfo info;
-    if (read(c->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info))
+    if (read(c->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    if (c->is_source)
+        lang_cancel(&c->lang);
+    else
         run_cancel(&c->job);
 }
 
@@ -135,6 +152,20 @@ static int cli_report(struct run_cli *c, const char *hint)
     return status;
 }
 
+/* What a compiler says is shown when it fails; a program that runs speaks for itself. */
+static void cli_show_diagnostics(struct run_cli *c)
+{
+    const struct result *r = &c->job.result;
+    if (c->json || !r->stage || !str_eq(r->stage, "compile"))
+        return;
+    const struct result_stream *s = &r->out[1];
+    _cleanup_free_ char *text = s->len ? malloc(s->len) : NULL;
+    if (!text)
+        return;
+    memcpy(text, s->data, s->len);
+    (void)cli_write(STDERR_FILENO, text, isatty(STDERR_FILENO) ? stream_plain(text, s->len) : s->len);
+}
+
 static int cli_run_job(struct run_cli *c, struct cordon_err *err)
 {
     bool kept = c->json || c->result_fd >= 0 || c->status_fd >= 0;
@@ -153,11 +184,40 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
         .stdin_fd = c->stdin_fd,
     };
     log_begin(c->log, c->policy, c->options.argv);
-    if (host_probe_quick(&c->job.host, err) < 0 || run_start(&c->job, err) < 0)
+    if (host_probe_quick(&c->job.host, err) < 0)
+        return -1;
+    if (!c->is_source && policy_has(c->policy, FIELD_VENV)) {
+        if (lang_venv(c->policy, environ, &c->arena, &c->venv_policy, err) < 0)
+            return -1;
+        c->job.policy = &c->venv_policy;
+    }
+    if ((c->is_source ? lang_start(&c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) < 0)
         return -1;
     while (!c->done)
         if (loop_once(&c->loop, -1) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
+    return 0;
+}
+
+static int cli_source(struct run_cli *c, struct cordon_err *err)
+{
+    const char *file = c->options.argv[0];
+    c->source = (struct lang_source){.language = options_get(&c->options, OPT_LANGUAGE),
+                                     .path = file,
+                                     .args = c->options.argv + 1,
+                                     .vars = environ};
+    if (!str_eq(file, "-"))
+        return 0;
+    c->source.path = NULL;
+    if (!c->source.language) {
+        err_set(err, CORDON_ERR_USAGE, "options", 0, "source text from standard input needs --language");
+        return err_hint(err, "cordon run --language python -");
+    }
+    if (lang_load_file("-", LANG_SOURCE_MAX, &c->text, &c->source.len, err) < 0)
+        return -1;
+    c->source.text = c->text;
+    if (c->stdin_fd == 0)
+        c->stdin_fd = -1; /* the text was all there is */
     return 0;
 }
 
@@ -167,17 +227,17 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
         err_set(err, CORDON_ERR_USAGE, "options", 0, "nothing to run");
         return err_hint(err, "cordon run %s", cli_verb_run.usage);
     }
-    if (!c->options.has_dashes) {
-        err_set(err, CORDON_ERR_USAGE, "options", 0, "%.200s: a command is given after --",
-                c->options.argv[0]);
-        policy_err_clean(err);
-        return err_hint(err, "cordon run %s", cli_verb_run.usage);
-    }
+    c->is_source = !c->options.has_dashes;
+    if (!c->is_source && options_has(&c->options, OPT_LANGUAGE))
+        return err_set(err, CORDON_ERR_USAGE, "options", 0,
+                       "--language is for source text; after -- stands a command");
     struct policy_input input = options_input(&c->options, environ);
     if (policy_resolve(&input, &c->policy, err) < 0)
         return -1;
     c->log = (enum log_level)policy_num(c->policy, FIELD_LOG);
-    return cli_open(c, err);
+    if (cli_open(c, err) < 0)
+        return -1;
+    return c->is_source ? cli_source(c, err) : 0;
 }
 
 static int run_main(int argc, char **argv)
@@ -203,6 +263,7 @@ static int run_main(int argc, char **argv)
         status = err.code;
     } else {
         bool failed = c.job.result.verdict == VERDICT_SANDBOX_ERROR;
+        cli_show_diagnostics(&c);
         status = cli_report(&c, failed ? c.job.supervised.err.hint : "");
     }
     cli_done(&c);
@@ -211,8 +272,8 @@ static int run_main(int argc, char **argv)
 
 const struct cli_verb cli_verb_run = {
     .name = "run",
-    .usage = "[options] -- CMD [ARG...]",
-    .summary = "run a command behind the wall",
+    .usage = "[options] FILE [ARG...] | -- CMD [ARG...]",
+    .summary = "run a source file, source text from standard input (-) or a command",
     .own = run_options,
     .n_own = ARRAY_SIZE(run_options),
     .with_policy = true,

@@ -36,6 +36,7 @@ struct result_stream {
 
 struct result {
     enum verdict verdict;
+    const char *stage; /* "compile" or "run" of a source run, NULL: a command */
     int exit_code;  /* as in the exit status table; always set */
     int signal;     /* 0: none */
     const char *limit_name;  /* config key of the limit that fired, or NULL */

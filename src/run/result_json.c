@@ -160,6 +160,8 @@ void result_json(const struct result *r, struct buf *out)
         jsonw_null(&j, "limit");
     }
     jsonw_str(&j, "error", r->error[0] ? r->error : NULL);
+    if (r->stage)
+        jsonw_str(&j, "stage", r->stage);
     json_denials(&j, r->outcome);
     json_enforcement(&j, r);
     result_json_changes(&j, r->changes);

@@ -72,6 +72,7 @@ int run_start(struct run_job *job, struct cordon_err *err)
     if (r < 0) {
         memset(&job->result, 0, sizeof(job->result));
         result_from_error(&job->result, err);
+        job->result.stage = job->stage;
         return -1;
     }
     job->running = true;
@@ -100,6 +101,7 @@ static void run_on_done(void *data)
         s->err = err;
     } else {
         result_judge(&job->result, s, job->policy);
+        job->result.stage = job->stage;
         files_end(job);
     }
     if (job->on_done)

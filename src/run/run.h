@@ -30,6 +30,7 @@ struct run_job {
     char *const *argv;
     const struct plan_file *files;
     size_t n_files;
+    const char *stage; /* of a source run, for the result; NULL: a command */
     struct supervise_options options;
     const char *work_root; /* of kept workspaces; NULL: .sandbox in the working directory */
     struct workspace *workspace; /* an open one to use instead of a new one; stays the caller's */

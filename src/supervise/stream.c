@@ -55,6 +55,12 @@ static size_t stream_strip(int *state, char *data, size_t len)
     return out;
 }
 
+size_t stream_plain(char *data, size_t len)
+{
+    int state = STRIP_TEXT;
+    return stream_strip(&state, data, len);
+}
+
 static void out_sink_broken(struct stream_out *s)
 {
     loop_set(s->loop, &s->sink, 0);

@@ -39,6 +39,9 @@ void stream_out_drain(struct stream_out *s);
 void stream_out_flush(struct stream_out *s);
 void stream_out_done(struct stream_out *s);
 
+/* Takes terminal control out of text in place, as done for a sink that is a terminal; the new length. */
+size_t stream_plain(char *data, size_t len);
+
 struct stream_in {
     struct loop *loop;
     struct loop_watch source; /* fd -1: memory */

@@ -1,0 +1,513 @@
+/* The steps of a source run. Runs in the command and the supervisor, on their loop. */
+#include "lang/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "lang/cache.h"
+#include "lang/derive.h"
+#include "lang/guard.h"
+#include "lang/load.h"
+
+/* The compiler's own output goes where diagnostics go, its artefact leaves on the pipe. */
+static const char compile_script[] = "output=$1; shift; \"$@\" >&2 || exit; exec cat <\"$output\"";
+
+/* The bytes of the source, read at most once: what is hashed, checked and compiled is the same. */
+static int source_load(struct lang_job *job, const char **ret_text, size_t *ret_len,
+                       struct cordon_err *err)
+{
+    const struct lang_source *s = job->source;
+    if (s->path) {
+        struct plan_file *f = &job->files[0];
+        if (!job->loaded) {
+            if (lang_load_file(s->path, LANG_SOURCE_MAX, (char **)&job->loaded, &f->data_len, err) <
+                0)
+                return -1;
+            f->data = job->loaded;
+            f->source = NULL;
+        }
+        *ret_text = f->data;
+        *ret_len = f->data_len;
+        return 0;
+    }
+    *ret_text = s->text;
+    *ret_len = s->len;
+    return 0;
+}
+
+/* ---- the result of a step
+ * ----------------------------------------------------------------------*/
+
+/* The first guest's end is the end of it all: the run takes over what the step holds. */
+static void source_adopt(struct lang_job *job)
+{
+    struct run_job *run = job->run, *step = &job->step;
+    run->supervised = step->supervised;
+    run->plan = TAKE_PTR(step->plan);
+    run->host = step->host;
+    run->result = step->result;
+    run->result.plan = run->plan;
+    if (run->result.outcome)
+        run->result.outcome = &run->supervised.outcome;
+    run->running = false;
+}
+
+static void source_fail(struct lang_job *job, const struct cordon_err *err)
+{
+    struct run_job *run = job->run;
+    run->supervised.err = *err;
+    run->result = (struct result){.stage = run->stage};
+    result_from_error(&run->result, err);
+    run->on_done(run);
+}
+
+/* The limits of the step carry names of their own. */
+static void source_name_limit(struct result *r)
+{
+    static const enum field_id names[][2] = {{FIELD_TIME_LIMIT, FIELD_COMPILE_TIME_LIMIT},
+                                             {FIELD_MEMORY_LIMIT, FIELD_COMPILE_MEMORY_LIMIT}};
+    for (size_t i = 0; r->limit_name && i < ARRAY_SIZE(names); i++)
+        if (str_eq(r->limit_name, policy_fields[names[i][0]].key)) {
+            r->limit_name = policy_fields[names[i][1]].key;
+            break;
+        }
+}
+
+static int source_run(struct lang_job *job, struct cordon_err *err);
+
+static int source_artifact(struct lang_job *job, const char *data, size_t len,
+                           struct cordon_err *err)
+{
+    _cleanup_close_ int fd = memfd_create("cordon-artifact", MFD_CLOEXEC);
+    if (fd < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "compile", errno, "memory for the artefact");
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "compile", errno, "memory for the artefact");
+        data += n;
+        len -= (size_t)n;
+    }
+    job->artifact_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static void source_compile_failed(struct lang_job *job)
+{
+    struct run_job *run = job->run;
+    struct result *r = &run->result;
+    uint64_t made = job->step.result.out[0].bytes;
+    bool too_large = job->step.result.out[0].truncated;
+    source_adopt(job);
+    /* half an artefact is nobody's output */
+    buf_done(&run->supervised.out[0].kept);
+    r->out[0] = (struct result_stream){0};
+    if (too_large) {
+        r->verdict = VERDICT_OUTPUT_LIMIT;
+        r->exit_code = 122;
+        snprintf(r->error, sizeof(r->error),
+                 "the compiled program is too large (%llu bytes of %llu)", (unsigned long long)made,
+                 (unsigned long long)LANG_ARTIFACT_MAX);
+    } else if (r->verdict == VERDICT_OK) {
+        r->verdict = VERDICT_NONZERO_EXIT;
+        r->exit_code = 1;
+        snprintf(r->error, sizeof(r->error), "the compiler made no program");
+    }
+    source_name_limit(r);
+    run->on_done(run);
+}
+
+static void source_compiled(struct run_job *step)
+{
+    struct lang_job *job = step->data;
+    struct buf *made = &step->supervised.out[0].kept;
+    struct cordon_err err = {0};
+    if (step->result.verdict != VERDICT_OK || step->result.out[0].truncated || made->len == 0 ||
+        made->failed) {
+        source_compile_failed(job);
+        return;
+    }
+    if (job->cache_fd >= 0)
+        (void)lang_cache_put(job->cache_fd, job->key, made->data, made->len, LANG_CACHE_BYTES);
+    int r = source_artifact(job, made->data, made->len, &err);
+    buf_done(made);
+    job->run->host = step->host;
+    if (r < 0 || source_run(job, &err) < 0)
+        source_fail(job, &err);
+}
+
+/* Nothing of the source has run in this guest: its exit status is the checker's own. */
+static void source_checked(struct run_job *step)
+{
+    struct lang_job *job = step->data;
+    struct cordon_err err = {0};
+    struct result *r = &job->run->result;
+    if (step->result.verdict == VERDICT_OK) {
+        job->run->host = step->host;
+        if (source_run(job, &err) < 0)
+            source_fail(job, &err);
+        return;
+    }
+    source_adopt(job);
+    if (r->verdict == VERDICT_NONZERO_EXIT && r->exit_code == LANG_GUARD_REFUSED) {
+        const struct result_stream *said = &r->out[1];
+        size_t n = 0;
+        while (n < said->len && said->data[n] != '\n')
+            n++;
+        r->verdict = VERDICT_REJECTED;
+        snprintf(r->error, sizeof(r->error), "%.*s", (int)MIN(n, (size_t)1000),
+                 said->data ? said->data : "");
+    }
+    job->run->on_done(job->run);
+}
+
+/* ---- the guests
+ * --------------------------------------------------------------------------------*/
+
+static int source_run(struct lang_job *job, struct cordon_err *err)
+{
+    struct run_job *run = job->run;
+    struct lang_words with = {.source = job->inside,
+                              .output = job->output,
+                              .memory_bytes = policy_num(job->from, FIELD_MEMORY_LIMIT),
+                              .args = job->source->args};
+    if (job->compiles) {
+        /* the source itself stays out of the run */
+        job->files[0] = (struct plan_file){
+            .name = arena_printf(&job->arena, "%s%s", job->prefix, strrchr(job->output, '/') + 1),
+            .source = arena_printf(&job->arena, "/proc/self/fd/%d", job->artifact_fd)};
+        job->n_files = 1;
+        if (!job->files[0].name || !job->files[0].source)
+            return err_nomem(err, "source");
+    }
+    run->argv = lang_registry_expand(job->lang->run, &with, &job->arena);
+    if (!run->argv)
+        return err_nomem(err, "source");
+    run->policy = &job->policy;
+    run->files = job->files;
+    run->n_files = job->n_files;
+    run->stage = "run";
+    return run_start(run, err);
+}
+
+static int source_step(struct lang_job *job, char *const *argv, const char *stage,
+                       void (*on_done)(struct run_job *), struct cordon_err *err)
+{
+    struct run_job *step = &job->step;
+    step->loop = job->run->loop;
+    step->host = job->run->host;
+    step->policy = &job->step_policy;
+    step->argv = argv;
+    step->files = job->files;
+    step->n_files = job->n_files;
+    step->stage = stage;
+    step->options =
+        (struct supervise_options){.sinks = {-1, -1}, .keep_output = true, .stdin_fd = -1};
+    step->on_done = on_done;
+    step->data = job;
+    job->run->stage = stage;
+    if (run_start(step, err) < 0)
+        return -1;
+    /* room for an artefact on one stream, for diagnostics what the caller wants of any stream */
+    step->supervised.out[1].cap =
+        MIN(step->supervised.out[1].cap, policy_num(job->from, FIELD_MAX_OUTPUT));
+    return 0;
+}
+
+static int source_check(struct lang_job *job, struct cordon_err *err)
+{
+    char **argv = arena_alloc(&job->arena, 6 * sizeof(*argv));
+    const char *guard = arena_printf(&job->arena, "%s" LANG_GUARD_FILE, job->prefix);
+    if (!argv || !guard)
+        return err_nomem(err, "source");
+    const char *words[] = {job->lang->run[0], "-I", "-S", guard, job->inside, NULL};
+    memcpy(argv, words, sizeof(words));
+    lang_derive_check(&job->policy, &job->step_policy);
+    return source_step(job, argv, "run", source_checked, err);
+}
+
+static int source_compile(struct lang_job *job, struct cordon_err *err)
+{
+    struct lang_words with = {.source = job->inside,
+                              .output = job->output,
+                              .memory_bytes = policy_num(job->from, FIELD_COMPILE_MEMORY_LIMIT)};
+    char **words = lang_registry_expand(job->lang->compile, &with, &job->arena);
+    size_t n = 0;
+    while (words && words[n])
+        n++;
+    char **argv = arena_alloc(&job->arena, (n + 6) * sizeof(*argv));
+    if (!words || !argv)
+        return err_nomem(err, "source");
+    const char *front[] = {"sh", "-c", compile_script, "compile", job->output};
+    memcpy(argv, front, sizeof(front));
+    memcpy(argv + ARRAY_SIZE(front), words, n * sizeof(*words));
+    lang_derive_compile(&job->policy, LANG_ARTIFACT_MAX, &job->step_policy);
+    return source_step(job, argv, "compile", source_compiled, err);
+}
+
+/* ---- the cache
+ * ---------------------------------------------------------------------------------*/
+
+/* Host files the compiler can read besides the runtime are not part of the key: no cache then. */
+static bool source_is_cacheable(const struct policy *p)
+{
+    static const enum field_id grants[] = {FIELD_ALLOW_READ, FIELD_ALLOW_WRITE, FIELD_MOUNTS};
+    const struct policy_value *ws = policy_value(p, FIELD_WORKSPACE);
+    if (policy_bool(p, FIELD_NO_CACHE) || (ws->set && ws->num != WORKSPACE_NONE) ||
+        policy_num(p, FIELD_BACKEND) != BACKEND_NATIVE || policy_has(p, FIELD_ROOTFS))
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(grants); i++)
+        if (policy_value(p, grants[i])->n_items > 0)
+            return false;
+    const struct policy_value *files = policy_value(p, FIELD_FILES);
+    for (size_t i = 0; i < files->n_items; i++)
+        if (files->items[i].extra)
+            return false;
+    return true;
+}
+
+static void key_string(struct sha256 *s, const char *text)
+{
+    sha256_field(s, text, strlen(text));
+}
+
+static void source_key(struct lang_job *job, const char *text, size_t len)
+{
+    struct sha256 s;
+    sha256_init(&s);
+    key_string(&s, "cordon artifact 1 x86_64");
+    key_string(&s, job->lang->name);
+    key_string(&s, job->inside);
+    sha256_field(&s, text, len);
+    for (size_t i = 0; job->lang->compile[i]; i++)
+        key_string(&s, job->lang->compile[i]);
+    for (size_t i = 0; i < job->tools.n; i++) {
+        struct stat st = {0};
+        (void)stat(job->tools.list[i].real, &st);
+        uint64_t id[] = {(uint64_t)st.st_size, (uint64_t)st.st_mtim.tv_sec,
+                         (uint64_t)st.st_mtim.tv_nsec, st.st_ino, st.st_dev};
+        key_string(&s, job->tools.list[i].real);
+        sha256_field(&s, id, sizeof(id));
+    }
+    const struct policy_value *env = policy_value(&job->policy, FIELD_ENV);
+    for (size_t i = 0; i < env->n_items; i++) {
+        key_string(&s, env->items[i].text);
+        key_string(&s, env->items[i].extra);
+    }
+    const struct policy_value *files = policy_value(job->from, FIELD_FILES);
+    for (size_t i = 0; i < files->n_items; i++) {
+        key_string(&s, files->items[i].text);
+        sha256_field(&s, files->items[i].data, files->items[i].data_len);
+    }
+    sha256_hex(&s, job->key);
+}
+
+static int source_build(struct lang_job *job, struct cordon_err *err)
+{
+    const char *text;
+    size_t len;
+    if (source_load(job, &text, &len, err) < 0)
+        return -1;
+    if (source_is_cacheable(job->from)) {
+        job->cache_fd = lang_cache_open(job->source->vars);
+        if (job->cache_fd >= 0) {
+            source_key(job, text, len);
+            job->artifact_fd = lang_cache_get(job->cache_fd, job->key);
+        }
+    }
+    return job->artifact_fd >= 0 ? source_run(job, err) : source_compile(job, err);
+}
+
+/* ---- preparation
+ * -------------------------------------------------------------------------------*/
+
+/* A file that lies in the workspace is run where it is; others are copied in beside it. */
+static int source_place(struct lang_job *job, struct cordon_err *err)
+{
+    const struct lang_source *s = job->source;
+    const struct policy_value *ws = policy_value(job->from, FIELD_WORKSPACE);
+    bool has_ws = ws->set && ws->num != WORKSPACE_NONE;
+    struct arena *a = &job->arena;
+    char real[PATH_MAX];
+    job->prefix = has_ws ? ".." PLAN_HOME "/" : "";
+    if (has_ws && s->path && realpath(s->path, real)) {
+        size_t len = strlen(ws->text);
+        if (strncmp(real, ws->text, len) == 0 && real[len] == '/') {
+            job->inside = arena_printf(a, "%s%s", real[len + 1] == '-' ? "./" : "", real + len + 1);
+            return job->inside ? 0 : err_nomem(err, "source");
+        }
+    }
+    const char *name = s->name ? s->name : s->path;
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    name = slash ? slash + 1 : name ? name : job->lang->file ? job->lang->file : "main";
+    if (!*name || str_eq(name, ".") || str_eq(name, "..") || strlen(name) > NAME_MAX)
+        return err_set(err, CORDON_ERR_USAGE, "source", 0, "'%.100s' is not a name for a file",
+                       name);
+    job->inside =
+        arena_printf(a, "%s%s%s", job->prefix, *job->prefix || name[0] != '-' ? "" : "./", name);
+    struct plan_file *f = &job->files[job->n_files++];
+    *f = (struct plan_file){.name = arena_printf(a, "%s%s", job->prefix, name),
+                            .source = job->loaded ? NULL : s->path,
+                            .data = job->loaded ? f->data : s->text,
+                            .data_len = job->loaded ? f->data_len : s->len};
+    if (!job->inside || !f->name)
+        return err_nomem(err, "source");
+    const struct policy_value *files = policy_value(job->from, FIELD_FILES);
+    for (size_t i = 0; i < files->n_items; i++)
+        if (!has_ws && str_eq(files->items[i].text, name))
+            return err_set(err, CORDON_ERR_USAGE, "source", 0,
+                           "%.200s: the source and a file put beside it have the same name", name);
+    return 0;
+}
+
+static int source_output(struct lang_job *job, struct cordon_err *err)
+{
+    const char *slash = strrchr(job->inside, '/');
+    char *stem = arena_strdup(&job->arena, slash ? slash + 1 : job->inside);
+    if (!stem)
+        return err_nomem(err, "source");
+    char *dot = strrchr(stem, '.');
+    bool cut = dot && dot != stem;
+    if (cut)
+        *dot = '\0';
+    job->output = arena_printf(&job->arena, "%s%s%s", *job->prefix ? job->prefix : "./", stem,
+                               cut ? "" : ".out");
+    return job->output ? 0 : err_nomem(err, "source");
+}
+
+static int source_find(struct lang_job *job, struct cordon_err *err)
+{
+    const struct lang_source *s = job->source;
+    char head[256];
+    const char *text = s->text;
+    size_t len = s->len;
+    if (lang_registry_make(job->from, &job->registry, err) < 0)
+        return -1;
+    if (s->path && lang_load_head(s->path, head, sizeof(head), &len, err) < 0)
+        return -1;
+    if (s->path)
+        text = head;
+    if (s->path && len == SIZE_MAX) {
+        /* a pipe can be read once only */
+        if (lang_load_file(s->path, LANG_SOURCE_MAX, (char **)&job->loaded, &len, err) < 0)
+            return -1;
+        job->files[0].data = text = job->loaded;
+        job->files[0].data_len = len;
+    }
+    if (s->language)
+        return lang_registry_by_name(&job->registry, s->language, &job->lang, err);
+    const char *name = s->name ? s->name : s->path;
+    if (!name)
+        return err_set(err, CORDON_ERR_USAGE, "source", 0, "source text needs --language");
+    return lang_registry_by_file(&job->registry, name, text, len, &job->lang, err);
+}
+
+static int source_policy(struct lang_job *job, const char *const *guard, struct cordon_err *err)
+{
+    const struct policy *p = job->from;
+    const char *venv = policy_has(p, FIELD_VENV) && str_eq(job->lang->name, "python")
+                           ? policy_text(p, FIELD_VENV)
+                           : NULL;
+    bool here = policy_num(p, FIELD_BACKEND) == BACKEND_NATIVE && !policy_has(p, FIELD_ROOTFS);
+    int r = 0;
+    if (venv)
+        r = lang_tool_venv(venv, job->source->vars, &job->arena, &job->tools, err);
+    else if (here)
+        r = lang_tool_all(job->lang, job->source->vars, &job->arena, &job->tools, err);
+    if (r < 0)
+        return -1;
+    return lang_derive_run(p, job->lang, &job->tools, venv, guard, &job->arena, &job->policy, err);
+}
+
+static int source_guard(struct lang_job *job, const char *const **ret, struct cordon_err *err)
+{
+    *ret = NULL;
+    if (!str_eq(job->lang->name, "python") || !lang_guard_wanted(job->from))
+        return 0;
+    const char *dir = *job->prefix ? PLAN_HOME "/" LANG_GUARD_DIR : LANG_GUARD_DIR;
+    struct plan_file *f = &job->files[job->n_files];
+    *f = (struct plan_file){.name = arena_printf(&job->arena, "%s" LANG_GUARD_FILE, job->prefix),
+                            .data = lang_guard_text,
+                            .data_len = strlen(lang_guard_text)};
+    if (!f->name)
+        return err_nomem(err, "source");
+    job->n_files++;
+    return lang_guard_vars(job->from, dir, &job->arena, ret, err);
+}
+
+static int source_start(struct lang_job *job, struct cordon_err *err)
+{
+    const char *const *guard;
+    const char *text;
+    size_t len;
+    if (source_find(job, err) < 0 || lang_derive_binaries(job->from, job->lang, err) < 0 ||
+        source_place(job, err) < 0 || source_guard(job, &guard, err) < 0 ||
+        source_policy(job, guard, err) < 0)
+        return -1;
+    job->compiles = job->lang->compile != NULL;
+    if (job->compiles)
+        return source_output(job, err) < 0 ? -1 : source_build(job, err);
+    if (!guard)
+        return source_run(job, err);
+    /* what is checked is what is run */
+    if (job->n_files > 1 && source_load(job, &text, &len, err) < 0)
+        return -1;
+    return source_check(job, err);
+}
+
+int lang_start(struct lang_job *job, const struct lang_source *source, struct run_job *run,
+               struct cordon_err *err)
+{
+    job->source = source;
+    job->run = run;
+    job->from = run->policy;
+    job->artifact_fd = job->cache_fd = -1;
+    job->open = true;
+    run->stage = "run";
+    if (source_start(job, err) == 0)
+        return 0;
+    run->result = (struct result){.stage = run->stage};
+    result_from_error(&run->result, err);
+    return -1;
+}
+
+void lang_cancel(struct lang_job *job)
+{
+    if (!job->open)
+        return;
+    run_cancel(&job->step);
+    run_cancel(job->run);
+}
+
+void lang_done(struct lang_job *job)
+{
+    if (!job->open)
+        return;
+    run_done(&job->step);
+    util_close(&job->artifact_fd);
+    util_close(&job->cache_fd);
+    lang_registry_done(&job->registry);
+    free(job->loaded);
+    arena_done(&job->arena);
+    job->open = false;
+}
+
+int lang_venv(const struct policy *policy, char *const *vars, struct arena *arena,
+              struct policy *ret, struct cordon_err *err)
+{
+    struct lang_tools tools;
+    const char *venv = policy_text(policy, FIELD_VENV);
+    if (lang_tool_venv(venv, vars, arena, &tools, err) < 0)
+        return -1;
+    return lang_derive_run(policy, NULL, &tools, venv, NULL, arena, ret, err);
+}
