@@ -1,0 +1,287 @@
+"""A run that was started: waited for, awaited, streamed, signalled, cancelled.
+
+Every C call on a job is short (waiting is done by poll on its descriptor), so one lock per run makes it
+safe to use from any thread and lets a sandbox be closed while others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import select
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, AsyncIterator, Callable, Dict, Generator, Iterator, List, Optional, Union
+
+from . import _lib
+from .errors import SandboxError
+from .result import ExecutionResult, from_engine
+
+STREAMS = {_lib.STDOUT: "stdout", _lib.STDERR: "stderr"}
+
+
+@dataclass(frozen=True)
+class StreamEvent:
+    """Something the guest wrote (``kind`` ``"stdout"`` or ``"stderr"``), or its end (``"result"``).
+
+    ``data`` are the bytes, ``text`` the characters that are complete with them.
+    """
+
+    kind: str
+    data: bytes = b""
+    text: str = ""
+    result: Optional[ExecutionResult] = None
+
+
+class Run:
+    """One run. ``wait()`` for its result, ``await`` it, or read ``stream()``."""
+
+    def __init__(self, lease: _lib.Lease, request: _lib.Request, streamed: bool,
+                 on_end: Callable[["Run", Union[ExecutionResult, SandboxError]], Any],
+                 finish: Callable[[ExecutionResult], ExecutionResult]) -> None:
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._streamed = streamed
+        self._on_end = on_end
+        self._finish = finish
+        self._outcome: Union[ExecutionResult, SandboxError, None] = None
+        self._job = _lib.Job(lease, request)
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def _collect(self) -> bool:
+        """Takes the result if there is one. The job is freed when its streams are not wanted."""
+        with self._lock:
+            if self._outcome is not None:
+                return True
+            try:
+                found = self._job.wait(0)
+                if found is None:
+                    return False
+                self._outcome = self._finish(from_engine(*found))
+            except SandboxError as e:
+                self._outcome = e
+            if not self._streamed:
+                self._job.free()
+            outcome = self._outcome
+        self._on_end(self, outcome)
+        return True
+
+    def _free(self) -> None:
+        with self._lock:
+            self._streamed = False
+            self._job.free()
+            if self._outcome is not None:
+                return
+            self._outcome = outcome = SandboxError("the run was given up", code=130, stage="run")
+        self._on_end(self, outcome)
+
+    def _end(self) -> ExecutionResult:
+        if isinstance(self._outcome, SandboxError):
+            raise self._outcome
+        assert self._outcome is not None
+        return self._outcome
+
+    def _own_fd(self, stream: int = 0) -> int:
+        """A duplicate, so that another thread that frees the job takes nothing from under us; -1: ended."""
+        if os.getpid() != self._pid:
+            raise SandboxError("this run belongs to the process that started it", code=64, stage="run")
+        with self._lock:
+            if not self._job.pointer or (not stream and self._outcome is not None):
+                return -1
+            fd = self._job.stream_fd(stream) if stream else self._job.fd
+            return os.dup(fd) if fd >= 0 else -1
+
+    # -- for everyone ---------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        """Has it ended? Never waits."""
+        if os.getpid() != self._pid:
+            raise SandboxError("this run belongs to the process that started it", code=64, stage="run")
+        return self._collect()
+
+    def wait(self, timeout: Optional[float] = None) -> ExecutionResult:
+        """The result. TimeoutError when it does not come within ``timeout`` seconds; the run goes on."""
+        fd = self._own_fd()
+        if fd >= 0:
+            try:
+                self._poll(fd, timeout)
+            except KeyboardInterrupt:
+                self.cancel()
+                self._free()
+                raise
+            finally:
+                os.close(fd)
+        return self._end()
+
+    def _poll(self, fd: int, timeout: Optional[float]) -> None:
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._collect():
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if not poll.poll(None if left is None else left * 1000 + 1) and left == 0.0:
+                raise TimeoutError("the run has not ended")
+
+    def cancel(self) -> None:
+        """Ends the guest. Its result follows with the verdict ``cancelled``, unless it ended before."""
+        with self._lock:
+            if self._outcome is None and self._job.pointer:
+                self._job.cancel()
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to the guest's main process."""
+        with self._lock:
+            if self._outcome is None and self._job.pointer:
+                self._job.signal(int(number))
+
+    # -- asyncio --------------------------------------------------------------------------------
+
+    def __await__(self) -> Generator[Any, None, ExecutionResult]:
+        return self._await().__await__()
+
+    async def _await(self) -> ExecutionResult:
+        while not self._collect():
+            fd = self._own_fd()
+            if fd < 0:
+                continue
+            try:
+                await _readable(fd)
+            except asyncio.CancelledError:
+                self._free()
+                raise
+            finally:
+                os.close(fd)
+        return self._end()
+
+    # -- output as it comes ---------------------------------------------------------------------
+
+    def stream(self) -> "Stream":
+        """Events as they come; the last one holds the result. For ``for`` and for ``async for``."""
+        if not self._streamed:
+            raise ValueError("this run was not started with stream=True, or is being streamed already")
+        return Stream(self)
+
+
+class Stream(Iterator[StreamEvent], AsyncIterator[StreamEvent]):
+    """Events of a run. Closing it before its end (or leaving its ``with``) ends the guest."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.result: Optional[ExecutionResult] = None
+        self._over = False
+        self._open = dict(STREAMS)
+        self._ready: List[StreamEvent] = []
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders: Dict[int, codecs.IncrementalDecoder] = {s: decoder("replace") for s in STREAMS}
+
+    def __iter__(self) -> "Stream":
+        return self
+
+    def __aiter__(self) -> "Stream":
+        return self
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "Stream":
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the guest if it still runs."""
+        self._over = True
+        self.run._free()
+
+    def __next__(self) -> StreamEvent:
+        while True:
+            event = self._event()
+            if event is not None:
+                return event
+            fds = self._fds()
+            try:
+                poll = select.poll()
+                for fd in fds:
+                    poll.register(fd, select.POLLIN)
+                poll.poll()
+            except KeyboardInterrupt:
+                self.close()
+                raise
+            finally:
+                for fd in fds:
+                    os.close(fd)
+
+    async def __anext__(self) -> StreamEvent:
+        while True:
+            try:
+                event = self._event()
+            except StopIteration:
+                raise StopAsyncIteration from None
+            if event is not None:
+                return event
+            fds = self._fds()
+            try:
+                await _readable(*fds)
+            except asyncio.CancelledError:
+                self.close()
+                raise
+            finally:
+                for fd in fds:
+                    os.close(fd)
+
+    def _fds(self) -> List[int]:
+        """What to wait for: the open streams, and when they are at their end, the run itself."""
+        found = [self.run._own_fd(stream) for stream in self._open] or [self.run._own_fd()]
+        return [fd for fd in found if fd >= 0]
+
+    def _event(self) -> Optional[StreamEvent]:
+        """The next event; None: nothing there yet."""
+        if self._ready:
+            return self._ready.pop(0)
+        if self._over:
+            raise StopIteration
+        for stream, kind in list(self._open.items()):
+            with self.run._lock:
+                data = self.run._job.read(stream) if self.run._job.pointer else b""
+            if data is None:
+                continue
+            if not data:
+                del self._open[stream]
+            text = self._decoders[stream].decode(data, not data)
+            if data or text:
+                self._ready.append(StreamEvent(kind, data, text))
+        if self._ready:
+            return self._ready.pop(0)
+        if self._open or not self.run._collect():
+            return None
+        self._over = True
+        self.run._free()
+        self.result = self.run._end()
+        return StreamEvent("result", result=self.result)
+
+
+async def _readable(*fds: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready: "asyncio.Future[None]" = loop.create_future()
+
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    if not fds:
+        await asyncio.sleep(0)
+        return
+    for fd in fds:
+        loop.add_reader(fd, wake)
+    try:
+        await ready
+    finally:
+        for fd in fds:
+            loop.remove_reader(fd)

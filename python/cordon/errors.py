@@ -1,0 +1,33 @@
+"""The one exception of the package that means: Cordon, or this host, failed."""
+
+from __future__ import annotations
+
+
+class SandboxError(Exception):
+    """Cordon could not do what was asked. It never says anything about the guest: how a guest ended is a
+    result.
+
+    ``code``   64 the call is wrong, 69 this host cannot build the wall, 70 a failure of Cordon or the
+               host, 78 a configuration is wrong (the exit statuses of the command)
+    ``stage``  where: ``"policy"``, ``"plan"``, ``"mount"``, ``"open"`` …
+    ``hint``   the smallest fix, or ``""``
+    ``errno``  of the failing system call, or 0
+    """
+
+    def __init__(self, message: str, *, code: int = 70, stage: str = "", hint: str = "", errno: int = 0):
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.stage = stage
+        self.hint = hint
+        self.errno = errno
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self):  # keyword-only arguments survive pickling between processes
+        return _rebuild, (self.message, self.code, self.stage, self.hint, self.errno)
+
+
+def _rebuild(message: str, code: int, stage: str, hint: str, errno: int) -> SandboxError:
+    return SandboxError(message, code=code, stage=stage, hint=hint, errno=errno)
