@@ -23,6 +23,7 @@ struct cli_verb {
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit status */
 };
 
+extern const struct cli_verb cli_verb_workspace;
 extern const struct cli_verb cli_verb_run, cli_verb_explain, cli_verb_profile, cli_verb_doctor,
     cli_verb_languages, cli_verb_completions, cli_verb_supervise;
 /* All of them, ending with NULL; main.c. */
@@ -41,6 +42,17 @@ int cli_print(const struct buf *text);
 /* Splits a verb's line by its row. *ret_help: --help was asked for and nothing else counts. */
 int cli_parse(const struct cli_verb *verb, int argc, char **argv, struct options *ret_options,
               bool *ret_help, struct cordon_err *err);
+
+/* run.c: `run` in a workspace that is there already. argv[0] is skipped. */
+struct run_job;
+struct cli_run_in {
+    struct workspace *workspace; /* NULL: the run makes its own over base */
+    const char *base;            /* what the guest works on: --workspace BASE:overlay */
+    /* After the run and before its result is printed; not called when nothing ran. */
+    void (*on_result)(struct cli_run_in *in, struct run_job *job);
+    void *data;
+};
+int cli_run_in(struct cli_run_in *in, int argc, char **argv);
 
 /* help.c: `cordon --help`, `cordon VERB --help`; the exit status. */
 int cli_help(void);

@@ -14,6 +14,7 @@
 
 const struct cli_verb *const cli_verbs[] = {
     &cli_verb_run,
+    &cli_verb_workspace,
     &cli_verb_explain,
     &cli_verb_profile,
     &cli_verb_doctor,

@@ -49,6 +49,7 @@ struct run_cli {
     struct policy venv_policy; /* borrows from policy and arena */
     struct loop_watch signals;
     int signal_fd;
+    struct cli_run_in *in; /* NULL: a run by itself */
     bool json, done;
     int result_fd, status_fd, stdin_fd;
     enum log_level log;
@@ -176,6 +177,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     c->job.loop = &c->loop;
     c->job.policy = c->policy;
     c->job.argv = c->options.argv;
+    c->job.workspace = c->in ? c->in->workspace : NULL;
     c->job.on_done = cli_on_done;
     c->job.data = c;
     c->job.options = (struct supervise_options){
@@ -221,6 +223,24 @@ static int cli_source(struct run_cli *c, struct cordon_err *err)
     return 0;
 }
 
+/* In a workspace the tree is given; what the line says about one does not count. */
+static int cli_resolve(struct run_cli *c, struct cordon_err *err)
+{
+    struct policy_input input = options_input(&c->options, environ);
+    if (!c->in)
+        return policy_resolve(&input, &c->policy, err);
+    _cleanup_free_ struct policy_setting *settings = calloc(input.n_settings + 1, sizeof(*settings));
+    _cleanup_buf_ struct buf value = BUF_INIT(8192);
+    buf_printf(&value, "%s:overlay", c->in->base);
+    if (!settings || value.failed)
+        return err_nomem(err, "policy");
+    for (size_t i = 0; i < input.n_settings; i++)
+        settings[i] = input.settings[i];
+    settings[input.n_settings++] = (struct policy_setting){.name = "workspace", .value = value.data};
+    input.settings = settings;
+    return policy_resolve(&input, &c->policy, err);
+}
+
 static int cli_prepare(struct run_cli *c, struct cordon_err *err)
 {
     if (c->options.argc == 0) {
@@ -231,8 +251,7 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
     if (!c->is_source && options_has(&c->options, OPT_LANGUAGE))
         return err_set(err, CORDON_ERR_USAGE, "options", 0,
                        "--language is for source text; after -- stands a command");
-    struct policy_input input = options_input(&c->options, environ);
-    if (policy_resolve(&input, &c->policy, err) < 0)
+    if (cli_resolve(c, err) < 0)
         return -1;
     c->log = (enum log_level)policy_num(c->policy, FIELD_LOG);
     if (cli_open(c, err) < 0)
@@ -240,9 +259,10 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
     return c->is_source ? cli_source(c, err) : 0;
 }
 
-static int run_main(int argc, char **argv)
+int cli_run_in(struct cli_run_in *in, int argc, char **argv)
 {
     struct run_cli c = {
+        .in = in,
         .signal_fd = -1, .result_fd = -1, .status_fd = -1, .stdin_fd = -1, .loop.epoll_fd = -1};
     struct cordon_err err = {0};
     bool help = false;
@@ -263,11 +283,18 @@ static int run_main(int argc, char **argv)
         status = err.code;
     } else {
         bool failed = c.job.result.verdict == VERDICT_SANDBOX_ERROR;
+        if (in && !failed)
+            in->on_result(in, &c.job);
         cli_show_diagnostics(&c);
         status = cli_report(&c, failed ? c.job.supervised.err.hint : "");
     }
     cli_done(&c);
     return status;
+}
+
+static int run_main(int argc, char **argv)
+{
+    return cli_run_in(NULL, argc, argv);
 }
 
 const struct cli_verb cli_verb_run = {

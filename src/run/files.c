@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "workspace/base.h"
 #include "workspace/protect.h"
 
 #define FILES_DIFF_MAX ((size_t)64 << 20)
@@ -48,6 +49,21 @@ bool files_fall_back(struct run_job *job, struct cordon_err *err)
            workspace_fall_back(f->workspace, err) == 0;
 }
 
+/* A later apply must know whether the host's files are still those the guest saw. */
+static int files_note_base(struct run_files *f, struct cordon_err *err)
+{
+    struct base_notes *notes;
+    if (!f->workspace->is_kept)
+        return 0;
+    if (base_load(f->workspace, &notes, err) < 0)
+        return -1;
+    int r = base_note(f->workspace, notes, &f->changes, err);
+    if (r == 0)
+        r = base_save(f->workspace, notes, err);
+    base_free(notes);
+    return r;
+}
+
 void files_end(struct run_job *job)
 {
     struct run_files *f = &job->files_changed;
@@ -61,7 +77,8 @@ void files_end(struct run_job *job)
     if (workspace_compare(f->workspace, true, &f->changes, &err) == 0) {
         f->compared = true;
         protect_mark(&f->changes);
-        if (tree_diff(&f->changes, FILES_DIFF_MAX, &f->diff, &err) == 0) {
+        if (files_note_base(f, &err) == 0 &&
+            tree_diff(&f->changes, FILES_DIFF_MAX, &f->diff, &err) == 0) {
             r->changes = &f->changes;
             r->diff = f->diff.data;
             return;

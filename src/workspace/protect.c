@@ -16,6 +16,7 @@ struct protect_row {
 static const struct protect_row rows[] = {
     {"cordon.toml", "policy of Cordon itself"},
     {".sandbox", "state of Cordon itself"},
+    {".cordon-apply~", "state of Cordon itself"},
     {".git/hooks", "git hook"},
     {".git/config", "git configuration"},
     {".git/config.worktree", "git configuration"},

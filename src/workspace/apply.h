@@ -1,0 +1,28 @@
+/* Changes of a workspace, put into the host's folder: each file whole or not at all. */
+#ifndef WORKSPACE_APPLY_H
+#define WORKSPACE_APPLY_H
+
+#include "workspace/base.h"
+#include "workspace/workspace.h"
+
+struct apply_options {
+    char *const *paths; /* relative; a folder stands for all below it. NULL: everything */
+    size_t n_paths;
+    bool force; /* over what moved on the host, and protected paths that were not named */
+};
+
+struct apply_report {
+    size_t applied, skipped; /* skipped: special files */
+    const char **conflicts;  /* moved on the host since; borrowed from the changes */
+    size_t n_conflicts;
+    const char **refused;    /* protected, and neither named outright nor forced */
+    size_t n_refused;
+};
+
+/* Decides first: with a conflict or a refusal nothing is written and -1 is returned with
+ * CORDON_ERR_REJECTED. The target is ws->base. notes may be NULL (a tree of the task's own). */
+int apply_changes(const struct workspace *ws, const struct tree_changes *changes, struct base_notes *notes,
+                  const struct apply_options *options, struct apply_report *report, struct cordon_err *err);
+void apply_report_done(struct apply_report *report);
+
+#endif
