@@ -200,7 +200,7 @@ def test_explain_runs_nothing(shared):
     assert not (shared / "made").exists()
 
 
-def test_explain_path():
+def test_explain_path(full):
     for path, word in (("/etc/shadow", "refused"), ("/usr/bin/env", "allowed")):
         done = cordon("explain", "--path", path)
         assert word in done.stdout, (path, done.stdout, done.stderr)
