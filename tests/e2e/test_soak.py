@@ -1,0 +1,74 @@
+"""Many runs, and guests that hammer the kernel: Cordon survives each with a right verdict, and the counts
+of the host stay what they were (the oracle compares them after every case)."""
+
+import concurrent.futures
+import os
+import shutil
+import time
+
+import pytest
+
+from cordon_run import guest, run
+
+STRESS = ["os", "memory", "pipe", "filesystem", "scheduler"]
+
+
+def _in_a_row(n):
+    for i in range(n):
+        r = run("--", "/bin/sh", "-c", f"exit {i % 3}")
+        assert r.code == i % 3, str(r)
+
+
+def _at_once(n, total):
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        results = list(pool.map(lambda i: run("--time-limit", "60s", "--", "/bin/sh", "-c", f"sleep 0.3; echo {i}"), range(total)))
+    assert [r.out for r in results] == [f"{i}\n" for i in range(total)]
+
+
+def test_fifty_in_a_row():
+    _in_a_row(50)
+
+
+def test_sixteen_at_once():
+    _at_once(16, 32)
+
+
+@pytest.mark.slow
+def test_a_thousand_in_a_row():
+    before = len(os.listdir("/proc/self/fd"))
+    _in_a_row(1000)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.slow
+def test_sixty_four_at_once():
+    _at_once(64, 192)
+
+
+def test_limits_of_many_guests_are_their_own(full):
+    """Each may have its processes: limits are not shared by what runs beside (attack D15)."""
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: guest("forks", "process", "30", opts=["--processes", "31"]), range(8)))
+    assert {(r.get("started"), r.get("refused")) for r in results} == {("30", "no")}
+
+
+def test_per_user_quotas_are_not_shared(full):
+    """inotify, pending signals and message queues are counted per user: one guest uses up its own."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        greedy = pool.submit(guest, "kmem", "inotify", "5000", opts=["--time-limit", "10s"])
+        time.sleep(0.1)
+        modest = [guest("kmem", kind, "3") for kind in ("inotify", "timers", "sigqueue", "msgq")]
+        greedy.result()
+    assert [r.get("stopped") for r in modest] == ["bound"] * 4, [str(r) for r in modest]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", STRESS)
+def test_stress_ng(kind, need, full):
+    need(shutil.which("stress-ng", path="/usr/bin:/bin"), "stress-ng is missing: install the Debian package stress-ng")
+    opts = ["--memory-limit", "128M", "--processes", "64", "--time-limit", "10s"]
+    # One stressor of the class after the other, two seconds each, until the wall limit.
+    words = ["stress-ng", "--class", kind, "--sequential", "2", "--timeout", "2s", "--temp-path", "/tmp", "--no-rand-seed"]
+    r = run(*opts, "--", *words)
+    assert r.verdict in ("ok", "nonzero_exit", "signaled", "time_limit", "memory_limit", "process_limit", "disk_limit"), str(r)
+    assert r.result["wall_ms"] <= 10_250 and r.seconds < 12
