@@ -132,6 +132,15 @@ CORDON_API int cordon_request_set_flags(struct cordon_request *request, unsigned
 /* The command and its arguments, ending with NULL; at least one. Replaces an earlier one. */
 CORDON_API int cordon_request_set_argv(struct cordon_request *request, char *const argv[],
                                        struct cordon_err *err);
+/* Source text instead of a command. language is a name or alias of `cordon languages`; NULL: by the
+ * suffix of name, or a "#!" line. name is what the text is called in the guest's working directory;
+ * NULL: the language's usual name. args are the program's arguments, ending with NULL; NULL: none.
+ * The last of set_source and set_argv counts. What comes before the program (a check of its
+ * imports, a compiler) runs behind the same wall. Interpreters outside /usr and the cache of
+ * compiled programs are looked for by the caller's PATH, HOME and XDG_CACHE_HOME of this moment. */
+CORDON_API int cordon_request_set_source(struct cordon_request *request, const char *language,
+                                         const char *name, const void *data, size_t len,
+                                         char *const args[], struct cordon_err *err);
 /* Standard input: bytes, or a descriptor (duplicated here, read by the supervisor from where it
  * stands; nobody else should read from it during the run). The last call counts. Without one the
  * guest reads end of file. */
@@ -194,6 +203,8 @@ CORDON_API uint64_t cordon_result_processes_peak(const struct cordon_result *res
 CORDON_API uint64_t cordon_result_oom_kills(const struct cordon_result *result);
 /* One line, or NULL: "Execution exceeded time limit (1s)", "xyz: command not found". */
 CORDON_API const char *cordon_result_error(const struct cordon_result *result);
+/* How far source text came: "compile" or "run". NULL: it was a command. */
+CORDON_API const char *cordon_result_stage(const struct cordon_result *result);
 /* Config key and written value of the limit that ended the guest, or NULL. */
 CORDON_API const char *cordon_result_limit_name(const struct cordon_result *result);
 CORDON_API const char *cordon_result_limit_value(const struct cordon_result *result);

@@ -164,7 +164,8 @@ static void cli_show_diagnostics(struct run_cli *c)
     if (!text)
         return;
     memcpy(text, s->data, s->len);
-    (void)cli_write(STDERR_FILENO, text, isatty(STDERR_FILENO) ? stream_plain(text, s->len) : s->len);
+    (void)cli_write(STDERR_FILENO, text,
+                    isatty(STDERR_FILENO) ? stream_plain(text, s->len) : s->len);
 }
 
 static int cli_run_job(struct run_cli *c, struct cordon_err *err)
@@ -193,7 +194,8 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
             return -1;
         c->job.policy = &c->venv_policy;
     }
-    if ((c->is_source ? lang_start(&c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) < 0)
+    if ((c->is_source ? lang_start(&c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) <
+        0)
         return -1;
     while (!c->done)
         if (loop_once(&c->loop, -1) < 0)
@@ -212,7 +214,8 @@ static int cli_source(struct run_cli *c, struct cordon_err *err)
         return 0;
     c->source.path = NULL;
     if (!c->source.language) {
-        err_set(err, CORDON_ERR_USAGE, "options", 0, "source text from standard input needs --language");
+        err_set(err, CORDON_ERR_USAGE, "options", 0,
+                "source text from standard input needs --language");
         return err_hint(err, "cordon run --language python -");
     }
     if (lang_load_file("-", LANG_SOURCE_MAX, &c->text, &c->source.len, err) < 0)
@@ -229,14 +232,16 @@ static int cli_resolve(struct run_cli *c, struct cordon_err *err)
     struct policy_input input = options_input(&c->options, environ);
     if (!c->in)
         return policy_resolve(&input, &c->policy, err);
-    _cleanup_free_ struct policy_setting *settings = calloc(input.n_settings + 1, sizeof(*settings));
+    _cleanup_free_ struct policy_setting *settings =
+        calloc(input.n_settings + 1, sizeof(*settings));
     _cleanup_buf_ struct buf value = BUF_INIT(8192);
     buf_printf(&value, "%s:overlay", c->in->base);
     if (!settings || value.failed)
         return err_nomem(err, "policy");
     for (size_t i = 0; i < input.n_settings; i++)
         settings[i] = input.settings[i];
-    settings[input.n_settings++] = (struct policy_setting){.name = "workspace", .value = value.data};
+    settings[input.n_settings++] =
+        (struct policy_setting){.name = "workspace", .value = value.data};
     input.settings = settings;
     return policy_resolve(&input, &c->policy, err);
 }
@@ -261,9 +266,12 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
 
 int cli_run_in(struct cli_run_in *in, int argc, char **argv)
 {
-    struct run_cli c = {
-        .in = in,
-        .signal_fd = -1, .result_fd = -1, .status_fd = -1, .stdin_fd = -1, .loop.epoll_fd = -1};
+    struct run_cli c = {.in = in,
+                        .signal_fd = -1,
+                        .result_fd = -1,
+                        .status_fd = -1,
+                        .stdin_fd = -1,
+                        .loop.epoll_fd = -1};
     struct cordon_err err = {0};
     bool help = false;
     int status;

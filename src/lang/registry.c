@@ -32,15 +32,21 @@ static const char java_compile[] =
     "exec jar -J-XX:+UseSerialGC -J-XX:TieredStopAtLevel=1 --create --file \"$2\" "
     "--main-class \"$main\" -C \"$work/out\" .";
 
-/* tsc names its output itself, and knows node's own modules only where their types are installed.
- */
+/* tsc names its output itself. Node's own modules and names are known to it only where their types
+ * are installed; elsewhere they are `any`. */
 static const char typescript_compile[] =
-    "types=/usr/share/nodejs/@types; work=$(mktemp -d) || exit\n"
-    "[ -d \"$types/node\" ] && set -- \"$1\" \"$2\" --typeRoots \"$types\" --types node\n"
-    "source=$1 output=$2; shift 2\n"
+    "types=/usr/share/nodejs/@types; work=$(mktemp -d) || exit; source=$1 output=$2\n"
+    "if [ -d \"$types/node\" ]; then\n"
+    "  set -- --typeRoots \"$types\" --types node\n"
+    "else\n"
+    "  echo 'declare var process: any, require: any, module: any, exports: any, Buffer: any;\n"
+    "declare var global: any, __dirname: string, __filename: string;\n"
+    "declare module \"*\";' >\"$work/node.d.ts\"\n"
+    "  set -- \"$work/node.d.ts\"\n"
+    "fi\n"
     "tsc --pretty false --target es2021 --module commonjs --moduleResolution node "
-    "--esModuleInterop --outDir \"$work\" \"$@\" \"$source\" || exit\n"
-    "name=${source##*/}; exec cp \"$work/${name%.*}.js\" \"$output\"";
+    "--esModuleInterop --skipLibCheck --outDir \"$work/out\" \"$@\" \"$source\" || exit\n"
+    "name=${source##*/}; exec cp \"$work/out/${name%.*}.js\" \"$output\"";
 
 static const struct lang builtin[] = {
     {

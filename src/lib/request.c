@@ -70,7 +70,7 @@ static int request_record(struct cordon_request *r, enum wire_tag tag, const str
                           size_t n, struct cordon_err *err)
 {
     struct wire_record head = {.tag = (uint32_t)tag};
-    struct iovec all[4] = {{&head, sizeof(head)}};
+    struct iovec all[5] = {{&head, sizeof(head)}};
     for (size_t i = 0; i < n; i++) {
         all[i + 1] = parts[i];
         head.len += parts[i].iov_len;
@@ -194,6 +194,36 @@ int cordon_request_set_argv(struct cordon_request *r, char *const argv[], struct
     if (!argv || !argv[0])
         return err_set(err, CORDON_ERR_USAGE, "request", 0, "nothing to run");
     if (request_strings(r, WIRE_TAG_COMMAND, WIRE_TAG_ARG, argv, err) < 0)
+        return -1;
+    r->has_command = true;
+    return 0;
+}
+
+int cordon_request_set_source(struct cordon_request *r, const char *language, const char *name,
+                              const void *data, size_t len, char *const args[],
+                              struct cordon_err *err)
+{
+    static const char *const places[] = {"PATH", "HOME", "XDG_CACHE_HOME"};
+    if (!data && len > 0)
+        return err_set(err, CORDON_ERR_USAGE, "request", 0, "source without its text");
+    if (!language && !name)
+        return err_set(err, CORDON_ERR_USAGE, "request", 0,
+                       "source text needs a language, or a name that says it");
+    for (size_t i = 0; !r->has_places && i < ARRAY_SIZE(places); i++) {
+        const char *value = secure_getenv(places[i]);
+        struct iovec parts[3] = {{(void *)places[i], strlen(places[i])}, {(void *)"=", 1}};
+        if (!value)
+            continue;
+        parts[2] = part_string(value);
+        if (request_record(r, WIRE_TAG_PLACE, parts, 3, err) < 0)
+            return -1;
+    }
+    r->has_places = true;
+    struct iovec parts[3] = {part_string(language ? language : ""),
+                             part_string(name ? name : ""),
+                             {(void *)(data ? data : zeros), len}};
+    if (request_record(r, WIRE_TAG_SOURCE, parts, 3, err) < 0 ||
+        request_strings(r, WIRE_TAG_ARG, WIRE_TAG_ARG, args, err) < 0)
         return -1;
     r->has_command = true;
     return 0;

@@ -64,6 +64,7 @@ static bool result_lay_out(struct cordon_result *r, const char *payload, size_t 
     r->out[0] = parts[0];
     r->out[1] = parts[1];
     r->json = parts[2];
+    r->w.stage[sizeof(r->w.stage) - 1] = '\0';
     r->w.limit_name[sizeof(r->w.limit_name) - 1] = '\0';
     r->w.limit_value[sizeof(r->w.limit_value) - 1] = '\0';
     r->w.error[sizeof(r->w.error) - 1] = '\0';
@@ -215,6 +216,11 @@ uint64_t cordon_result_oom_kills(const struct cordon_result *r)
 const char *cordon_result_error(const struct cordon_result *r)
 {
     return r->w.error[0] ? r->w.error : NULL;
+}
+
+const char *cordon_result_stage(const struct cordon_result *r)
+{
+    return r->w.stage[0] ? r->w.stage : NULL;
 }
 
 const char *cordon_result_limit_name(const struct cordon_result *r)

@@ -22,7 +22,7 @@
 #include <cordon.h>
 
 #define WIRE_MAGIC 0x6e647263u
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 #define WIRE_CONTROL_FD 3 /* in a supervisor that starts */
 #define WIRE_HOST_FD 4    /* pidfd of the program it serves; may be missing */
 #define WIRE_INLINE_MAX 32768
@@ -76,6 +76,8 @@ enum wire_tag {
     WIRE_TAG_ARG,
     WIRE_TAG_ENVIRON, /* one variable of the caller's environment */
     WIRE_TAG_STDIN,   /* bytes; the last one counts */
+    WIRE_TAG_SOURCE,  /* language, name (each may be empty), bytes; in the place of a command */
+    WIRE_TAG_PLACE,   /* one variable of the caller's that says where to look for tools */
 };
 
 struct wire_record {
@@ -108,6 +110,7 @@ struct wire_result {
     uint64_t out_bytes[2];
     uint64_t wall_ns, cpu_user_ns, cpu_sys_ns, throttled_ns;
     uint64_t peak_memory_bytes, processes_peak, oom_kills;
+    char stage[16]; /* empty: a command */
     char limit_name[64];
     char limit_value[64];
     char error[1280];

@@ -27,12 +27,20 @@ static void job_relay_done(void *data)
     job_is_over(data);
 }
 
+static void job_cancel(struct serve_job *job)
+{
+    if (job->message.is_source)
+        lang_cancel(&job->lang);
+    else
+        run_cancel(&job->run);
+}
+
 void job_end(struct serve_job *job)
 {
     loop_set(&job->serve->loop, &job->client, 0);
     relay_stop(&job->relays[0]);
     relay_stop(&job->relays[1]);
-    run_cancel(&job->run);
+    job_cancel(job);
     job_is_over(job);
 }
 
@@ -56,7 +64,7 @@ static void job_on_client(struct loop_watch *w, uint32_t events)
         return;
     }
     if (msg.head.type == WIRE_CANCEL)
-        run_cancel(&job->run);
+        job_cancel(job);
     else if (msg.head.type == WIRE_SIGNAL && n == sizeof(msg.signal) && job->run.running)
         job->run.supervised.guest.backend->signal(&job->run.supervised.guest, msg.signal.sig);
 }
@@ -144,6 +152,20 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
         .stdin_len = m->stdin_fd < 0 ? m->stdin_len : 0,
     };
     job->started = true;
+    if (m->is_source) {
+        job->source = (struct lang_source){.language = m->language,
+                                           .name = m->source_name,
+                                           .text = m->source,
+                                           .len = m->source_len,
+                                           .args = m->argv,
+                                           .vars = m->places};
+        return lang_start(&job->lang, &job->source, run, err);
+    }
+    if (policy_has(job->policy, FIELD_VENV)) {
+        if (lang_venv(job->policy, m->environ, &job->arena, &job->venv_policy, err) < 0)
+            return -1;
+        run->policy = &job->venv_policy;
+    }
     return run_start(run, err);
 }
 
@@ -193,7 +215,7 @@ void job_new(struct serve *serve, struct message *message)
         job_reply(job, &err);
         job_is_over(job);
     } else if (loop_set(&serve->loop, &job->client, EPOLLIN) < 0) {
-        run_cancel(&job->run); /* nobody could cancel it any more */
+        job_cancel(job); /* nobody could cancel it any more */
     }
 }
 
@@ -212,6 +234,8 @@ void job_free(struct serve_job *job)
     relay_stop(&job->relays[1]);
     if (job->started)
         run_done(&job->run);
+    lang_done(&job->lang);
+    arena_done(&job->arena);
     policy_free(job->policy);
     message_done(&job->message);
     free(job);

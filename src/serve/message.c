@@ -104,8 +104,24 @@ static bool message_add_setting(struct message *m, const struct wire_record *r)
 }
 
 struct message_lists {
-    size_t n_argv, n_environ;
+    size_t n_argv, n_environ, n_places;
 };
+
+static bool message_add_source(struct message *m, const struct wire_record *r)
+{
+    size_t left = 0;
+    const char *name = record_rest(r, &left);
+    const char *nul = name ? memchr(name, '\0', left) : NULL;
+    if (!nul)
+        return false;
+    const char *language = record_data(r);
+    m->is_source = true;
+    m->language = *language ? language : NULL;
+    m->source_name = *name ? name : NULL;
+    m->source = nul + 1;
+    m->source_len = left - (size_t)(nul + 1 - name);
+    return true;
+}
 
 static bool message_add(struct message *m, struct message_lists *n, const struct wire_record *r)
 {
@@ -117,7 +133,11 @@ static bool message_add(struct message *m, struct message_lists *n, const struct
     case WIRE_TAG_PROFILE: single = &m->profile; break;
     case WIRE_TAG_CONFIG: single = &m->config_file; break;
     case WIRE_TAG_CWD: single = &m->cwd; break;
-    case WIRE_TAG_COMMAND: n->n_argv = 0; /* fall through */
+    case WIRE_TAG_SOURCE: n->n_argv = 0; return message_add_source(m, r);
+    case WIRE_TAG_PLACE:
+        m->places[n->n_places++] = (char *)record_string(r);
+        return m->places[n->n_places - 1] != NULL;
+    case WIRE_TAG_COMMAND: n->n_argv = 0; m->is_source = false; /* fall through */
     case WIRE_TAG_ARG:
         m->argv[n->n_argv++] = (char *)record_string(r);
         return m->argv[n->n_argv - 1] != NULL;
@@ -134,17 +154,18 @@ static bool message_add(struct message *m, struct message_lists *n, const struct
 
 static int message_read_records(struct message *m, struct cordon_err *err)
 {
-    size_t at = 0, counts[WIRE_TAG_STDIN + 1] = {0};
+    size_t at = 0, counts[WIRE_TAG_PLACE + 1] = {0};
     const struct wire_record *r;
     while ((r = message_next(m, &at)))
-        counts[r->tag <= WIRE_TAG_STDIN ? r->tag : 0]++;
+        counts[r->tag <= WIRE_TAG_PLACE ? r->tag : 0]++;
     if (at == SIZE_MAX || counts[0] > 0)
         return message_wrong(err);
     size_t n_settings = counts[WIRE_TAG_SETTING] + counts[WIRE_TAG_FLAG] + counts[WIRE_TAG_FILE];
     m->settings = calloc(n_settings + 1, sizeof(*m->settings));
     m->argv = calloc(counts[WIRE_TAG_COMMAND] + counts[WIRE_TAG_ARG] + 1, sizeof(*m->argv));
     m->environ = calloc(counts[WIRE_TAG_ENVIRON] + 1, sizeof(*m->environ));
-    if (!m->settings || !m->argv || !m->environ)
+    m->places = calloc(counts[WIRE_TAG_PLACE] + 1, sizeof(*m->places));
+    if (!m->settings || !m->argv || !m->environ || !m->places)
         return err_nomem(err, "request");
 
     struct message_lists n = {0};
@@ -152,7 +173,7 @@ static int message_read_records(struct message *m, struct cordon_err *err)
         if (!message_add(m, &n, r))
             return message_wrong(err);
     m->argv[n.n_argv] = NULL; /* a shorter list may have replaced a longer one */
-    return m->argv[0] && m->cwd ? 0 : message_wrong(err);
+    return (m->argv[0] || m->is_source) && m->cwd ? 0 : message_wrong(err);
 }
 
 static int message_read(struct message *m, const char *buf, size_t len, int *fds, size_t n_fds,
@@ -214,6 +235,7 @@ void message_done(struct message *m)
     free(m->settings);
     free(m->argv);
     free(m->environ);
+    free(m->places);
     m->settings = NULL;
-    m->argv = m->environ = NULL;
+    m->argv = m->environ = m->places = NULL;
 }

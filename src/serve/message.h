@@ -24,6 +24,11 @@ struct message {
     const char *profile, *config_file, *cwd;
     const char *stdin_data;
     size_t stdin_len;
+    bool is_source;                     /* argv are then the program's arguments alone */
+    const char *language, *source_name; /* NULL: not said */
+    const char *source;
+    size_t source_len;
+    char **places; /* variables for finding tools */
 };
 
 /* Receives one RUN message. 1: there is one, 0: none at the moment, -1: the other side is gone. A

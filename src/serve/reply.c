@@ -49,6 +49,7 @@ static void reply_fill(struct wire_result *w, const struct result *r)
         w->out_len[i] = r->out[i].data ? r->out[i].len : 0;
         w->out_bytes[i] = r->out[i].bytes;
     }
+    snprintf(w->stage, sizeof(w->stage), "%s", r->stage ? r->stage : "");
     snprintf(w->limit_name, sizeof(w->limit_name), "%s", r->limit_name ? r->limit_name : "");
     snprintf(w->limit_value, sizeof(w->limit_value), "%s", r->limit_value);
     snprintf(w->error, sizeof(w->error), "%s", r->error);

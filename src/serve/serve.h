@@ -9,6 +9,7 @@
 
 #include "base/loop.h"
 #include "host/host.h"
+#include "lang/source.h"
 #include "lib/wire.h"
 #include "run/run.h"
 #include "serve/message.h"
@@ -34,6 +35,10 @@ struct serve_job {
     struct message message;
     struct policy *policy;
     struct run_job run;
+    struct lang_source source;
+    struct lang_job lang;
+    struct arena arena; /* of the policy below */
+    struct policy venv_policy;
     struct relay relays[2];
     bool started, replied, is_over;
 };
