@@ -42,6 +42,13 @@ static int grants_refuse(struct plan *p, const struct policy_item *item, const s
             return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
                            "%s: %s cannot be granted: it exposes the host's %s",
                            grants_origin(p, item), item->text, never[i]);
+    /* a connection needs no write access: a folder of the host's services is their whole surface */
+    static const char *const sockets[] = {"/run", "/var/run", "/run/user", "/var/run/user"};
+    for (size_t i = 0; i < ARRAY_SIZE(sockets); i++)
+        if (str_eq(item->text, sockets[i]))
+            return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                           "%s: %s cannot be granted: it holds the sockets of the host's services",
+                           grants_origin(p, item), item->text);
     if (S_ISSOCK(st->st_mode) || S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
         return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s is a %s of the host and cannot be granted",
                        grants_origin(p, item), item->text,

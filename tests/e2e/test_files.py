@@ -1,0 +1,89 @@
+"""Grants and virtual files (contract, section 2): names, denials, what cannot be granted."""
+
+import os
+import socket
+
+import pytest
+
+from cordon_run import run
+
+
+def cat(*paths, opts=()):
+    return run(*opts, "--", "/bin/cat", *map(str, paths))
+
+
+def test_virtual_files_are_there_to_open(full, shared):
+    (shared / "data.bin").write_bytes(bytes(range(256)))
+    (shared / "tool").write_text("#!/bin/sh\necho ran\n")
+    os.chmod(shared / "tool", 0o755)
+    r = run("--file", f"deep/down/data={shared}/data.bin", "--file", f"tool={shared}/tool", "--", "/bin/sh", "-c",
+            "wc -c < deep/down/data; ./tool; pwd")
+    assert r.out.split() == ["256", "ran", "/home/sandbox"], str(r)
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "", ".", "a/../../x", "a/", "./x", "a//b"])
+def test_unsafe_names_of_virtual_files(shared, name):
+    (shared / "f").write_text("x")
+    r = run("--file", f"{name}={shared}/f", "--", "/bin/true", as_json=False)
+    assert r.code in (64, 78), str(r)
+
+
+def test_a_fifo_is_no_file_to_put_in(shared):
+    os.mkfifo(shared / "fifo")
+    assert run("--file", f"x={shared}/fifo", "--", "/bin/true", as_json=False, timeout=10).code == 78
+
+
+def test_denied_paths_win_inside_a_grant(full, shared):
+    (shared / "open").mkdir()
+    (shared / "open" / "a.txt").write_text("visible\n")
+    (shared / "open" / "key.pem").write_text("hidden\n")
+    (shared / "open" / "secret").mkdir()
+    (shared / "open" / "secret" / "s").write_text("hidden\n")
+    opts = ("--allow-read", shared, "--deny", f"{shared}/open/*.pem", "--deny", f"{shared}/open/secret/**")
+    r = run(*opts, "--", "/bin/sh", "-c", f"cat {shared}/open/a.txt; cat {shared}/open/key.pem {shared}/open/secret/s; ls {shared}/open/secret")
+    assert "visible" in r.out and "hidden" not in r.out
+    assert "hidden" in cat(shared / "open" / "key.pem", opts=("--allow-read", shared)).out
+
+
+def test_a_denied_folder_takes_grants_below_it_along(full, shared):
+    (shared / "d").mkdir()
+    (shared / "d" / "f").write_text("hidden\n")
+    r = cat(shared / "d" / "f", opts=("--allow-read", shared / "d" / "f", "--deny", shared / "d"))
+    assert "hidden" not in r.out
+    assert "hidden" in cat(shared / "d" / "f", opts=("--allow-read", shared / "d" / "f")).out
+
+
+@pytest.mark.parametrize("path", ["/proc", "/sys", "/dev", "/", "/dev/sda", "/proc/self", "/run", "/var/run", "/run/user"])
+def test_what_exposes_the_host_is_not_granted(path):
+    if not os.path.exists(path):
+        pytest.skip(f"{path} does not exist here")
+    assert run("--allow-read", path, "--", "/bin/true", as_json=False).code == 78
+
+
+def test_sockets_are_not_granted(shared):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(shared / "s"))
+        assert run("--allow-read", shared / "s", "--", "/bin/true", as_json=False).code == 78
+
+
+def test_a_missing_grant_is_an_error_before_the_start(shared):
+    r = run("--allow-read", shared / "nowhere", "--", "/bin/true", as_json=False)
+    assert r.code == 78 and "nowhere" in r.log_text
+
+
+def test_mounts_and_virtual_fs(full, shared):
+    (shared / "f").write_text("x\n")
+    r = run("--virtual-fs", "--mount", f"{shared}:/data", "--", "/bin/sh", "-c", f"cat /data/f; ls {shared}; echo y > /data/f")
+    assert r.out == "x\n" and (shared / "f").read_text() == "x\n"
+    assert run("--mount", f"{shared}:/data:rw", "--", "/bin/sh", "-c", "echo y > /data/f").verdict == "ok"
+    assert (shared / "f").read_text() == "y\n"
+
+
+def test_no_privilege_is_left_in_a_writable_grant(full, shared):
+    r = run("--allow-write", shared, "--", "/usr/bin/python3", "-c",
+            "import os, sys\nos.chdir(sys.argv[1])\nopen('f', 'w').close()\nfor mode in (0o4755, 0o2755, 0o6755):\n"
+            "    try: os.chmod('f', mode); print('set')\n    except OSError: print('refused')\n"
+            "for kind in (0o020000, 0o060000):\n    try: os.mknod('d%o' % kind, kind | 0o666, 0x103); print('made')\n    except OSError: print('refused')", shared)
+    assert r.out.split() == ["refused"] * 5, str(r)
+    assert sorted(p.name for p in shared.iterdir()) == ["f"] and (shared / "f").stat().st_mode & 0o6000 == 0
+    assert (shared / "f").stat().st_uid == os.getuid()

@@ -1,0 +1,364 @@
+"""Workspaces (contract, section 11): what a guest changes, how it is told, how it gets to the host."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import time
+
+import pytest
+
+from cordon_run import CORDON, cordon, host_env, run, start
+
+pytestmark = pytest.mark.usefixtures("full")
+
+
+@pytest.fixture
+def project(shared):
+    """A small tree of the caller's own, and a place beside it to call Cordon from."""
+    tree = shared / "project"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "a.txt").write_text("one\ntwo\n")
+    (tree / "sub" / "b.txt").write_text("b\n")
+    (tree / "gone.txt").write_text("gone\n")
+    (tree / "tool").write_text("#!/bin/sh\necho tool\n")
+    os.chmod(tree / "tool", 0o755)
+    os.symlink("a.txt", tree / "link")
+    return tree
+
+
+def picture(tree):
+    """Everything about a tree that a guest could have changed."""
+    found = {}
+    for at, dirs, files in os.walk(tree):
+        for name in dirs + files:
+            path = os.path.join(at, name)
+            st = os.lstat(path)
+            data = os.readlink(path) if stat.S_ISLNK(st.st_mode) else (
+                hashlib.sha1(open(path, "rb").read()).hexdigest() if stat.S_ISREG(st.st_mode) else "")
+            found[os.path.relpath(path, tree)] = (stat.filemode(st.st_mode), st.st_uid, st.st_gid, st.st_mtime_ns if stat.S_ISREG(st.st_mode) else 0, data)
+    return found
+
+
+def sh(tree, script, *opts, **kw):
+    return run("--workspace", f"{tree}:overlay", *opts, "--", "/bin/sh", "-c", script, **kw)
+
+
+def kinds(r):
+    return {c["path"]: c["kind"] for c in r.result["changed_files"]}
+
+
+def ws(*words, cwd, code=0):
+    done = cordon("workspace", *words, cwd=str(cwd))
+    assert done.returncode == code, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def ws_run(ident, script, cwd):
+    done = ws("run", ident, "--json", "--", "/bin/sh", "-c", script, cwd=cwd)
+    return json.loads(done.stdout)
+
+
+def leftovers():
+    return [p for d in ("/var/tmp", "/tmp", os.environ.get("TMPDIR", "/tmp")) for p in pathlib.Path(d).glob("*cordon-workspace-*")]
+
+
+def git_apply(tree, diff):
+    done = subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], input=diff.encode(), cwd=tree, capture_output=True,
+                          env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)})
+    assert done.returncode == 0, done.stderr.decode()
+
+
+# ---- one run ---------------------------------------------------------------------------------------
+
+def test_the_hosts_tree_stays_as_it_is(project):
+    before = picture(project)
+    r = sh(project, "echo three >> a.txt; rm gone.txt; mv sub moved; chmod +x a.txt; ln -sf tool link; mkdir -p new/deep; echo n > new/deep/f; cat a.txt")
+    assert r.verdict == "ok", str(r)
+    assert r.out == "one\ntwo\nthree\n"
+    assert r.layers["workspace"] in ("overlay", "copy")
+    assert kinds(r) == {"a.txt": "modified", "gone.txt": "deleted", "sub/b.txt": "deleted", "moved/b.txt": "added",
+                        "link": "symlink", "new/deep/f": "added"}
+    assert picture(project) == before
+    assert not leftovers()
+
+
+def test_git_apply_takes_the_diff(project, shared):
+    r = sh(project, r"echo three >> a.txt; rm gone.txt; chmod -x tool; rm link; mkdir link; echo x > link/x; printf '\000\001\377' > bin; "
+                    r"printf 'crlf\r\n' > 'odd name'; printf 'no newline' > \"q\\\"uote\"; : > empty; ln -s 'a b' 'l k'")
+    assert r.verdict == "ok", str(r)
+    copy = shared / "copy"
+    shutil.copytree(project, copy, symlinks=True)
+    git_apply(copy, r.result["diff"])
+    assert (copy / "a.txt").read_text() == "one\ntwo\nthree\n" and not (copy / "gone.txt").exists()
+    assert (copy / "bin").read_bytes() == b"\0\1\377" and (copy / "odd name").read_bytes() == b"crlf\r\n"
+    assert (copy / "empty").read_bytes() == b"" and os.readlink(copy / "l k") == "a b" and (copy / "link" / "x").exists()
+    assert not os.access(copy / "tool", os.X_OK) or os.geteuid() == 0 and not (copy / "tool").stat().st_mode & 0o100
+
+
+def test_nothing_changed_is_said(project):
+    r = sh(project, "cat a.txt > /dev/null; touch a.txt; echo two >> a.txt; printf 'one\\ntwo\\n' > a.txt")
+    assert r.result["changed_files"] == [] and r.result["diff"] == ""
+
+
+def test_overlay_is_the_default_mode(project):
+    r = run("--workspace", project, "--", "/bin/sh", "-c", "pwd; echo x > x")
+    assert r.out == "/workspace\n" and kinds(r) == {"x": "added"} and not (project / "x").exists()
+
+
+def test_rw_writes_through_and_ro_refuses(project):
+    assert run("--workspace", f"{project}:rw", "--", "/bin/sh", "-c", "echo x > x").verdict == "ok"
+    assert (project / "x").read_text() == "x\n" and (project / "x").stat().st_uid == os.getuid()
+    assert run("--workspace", f"{project}:ro", "--", "/bin/sh", "-c", "echo y > y").code != 0
+    assert not (project / "y").exists()
+
+
+def test_a_foreign_group_means_a_copy(project, need):
+    groups = [g for g in os.getgroups() if g != os.getegid()] if os.geteuid() else [12345]
+    need(groups, "needs a second group of the caller's")
+    os.chown(project / "a.txt", -1, groups[0])
+    before = picture(project)
+    r = sh(project, "echo three >> a.txt; rm sub/b.txt; touch -d 2001-01-01 a.txt")
+    assert r.verdict == "ok" and r.layers["workspace"] == "copy", str(r)
+    assert kinds(r) == {"a.txt": "modified", "sub/b.txt": "deleted"}
+    assert picture(project) == before and not leftovers()
+
+
+def test_folders_closed_by_the_guest(project):
+    r = sh(project, "mkdir d; echo x > d/f; chmod 0 d; chmod 0 sub; echo s > s; chmod 0 s")
+    assert kinds(r)["d/f"] == "added" and kinds(r)["s"] == "added" and "+x" in r.result["diff"] and not leftovers()
+
+
+def test_special_files_are_reported_and_skipped(project):
+    r = sh(project, "mkfifo fifo; rm a.txt; mkfifo a.txt; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s\")'")
+    assert kinds(r)["fifo"] == "special" and kinds(r)["a.txt"] == "special", str(r)
+    assert "fifo" not in r.result["diff"]
+
+
+def test_links_out_of_the_tree_are_not_followed(project, canary):
+    r = sh(project, f"ln -s {canary}/secret.txt leak; ln -s /proc/self/environ env; rm -r sub; ln -s {canary} sub")
+    assert kinds(r)["leak"] == "symlink"
+    flagged = {c["path"] for c in r.result["changed_files"] if c.get("protected")}
+    assert {"leak", "env", "sub"} <= flagged
+
+
+def test_no_setuid_bit_in_diff_or_apply(project, shared):
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    r = ws_run(ident, "cp /bin/true t; chmod 4755 t; chmod 755 t; python3 -c 'import os; os.chmod(\"t\", 0o6755)'; true", shared)
+    assert "4755" not in r["diff"] and "6755" not in r["diff"]
+    ws("apply", ident, cwd=shared)
+    assert (project / "t").stat().st_mode & 0o7777 == 0o755
+    for at, _, files in os.walk(shared):
+        for f in files:
+            assert not os.lstat(os.path.join(at, f)).st_mode & 0o6000, (at, f)
+    ws("rm", ident, cwd=shared)
+
+
+def test_overlay_attributes_do_not_travel(project, shared):
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "rm -r sub; mkdir sub; echo n > sub/n; python3 -c \"import os\nfor n in ('opaque','redirect','whiteout'):\n"
+                  "  try: os.setxattr('a.txt', 'user.overlay.'+n, b'y')\n  except OSError as e: print(e)\"; echo c >> a.txt", shared)
+    ws("apply", ident, cwd=shared)
+    for path in (project / "sub", project / "sub" / "n", project / "a.txt"):
+        assert not [n for n in os.listxattr(path) if "overlay" in n], path
+    assert not (project / "sub" / "b.txt").exists()
+    ws("rm", ident, cwd=shared)
+
+
+def test_denied_files_stay_hidden_in_an_overlay(project):
+    (project / ".env").write_text("secret\n")
+    r = sh(project, "cat .env; ls -a", "--deny", f"{project}/.env")
+    assert "secret" not in r.out and r.result["changed_files"] == []
+    assert "secret" in sh(project, "cat .env").out
+
+
+def test_disk_limit_counts_what_goes_into_the_layer(project):
+    r = sh(project, "head -c 30000000 /dev/zero > big; sleep 1; head -c 30000000 /dev/zero > big2; sleep 5", "--disk-limit", "8M")
+    assert r.verdict == "disk_limit", str(r)
+    assert sh(project, "head -c 1000000 /dev/zero > small", "--disk-limit", "8M").verdict == "ok"
+    assert not leftovers()
+
+
+def test_commits_work_inside(project, program):
+    program("git", "git")
+    r = sh(project, "git init -q . && git add -A && git -c user.name=n -c user.email=e commit -qm hi && git log --oneline")
+    assert r.verdict == "ok", str(r)
+    assert all(p.startswith(".git/") for p in kinds(r)) and not (project / ".git").exists()
+    assert r.result["diff"] == "", "git refuses patches of its own folder"
+
+
+@pytest.mark.parametrize("depth", [3000])
+def test_deep_folders_are_cut_and_removed(project, depth):
+    r = sh(project, f"python3 -c \"import os\nfor i in range({depth}):\n os.mkdir('d'); os.chdir('d')\"", "--time-limit", "60s")
+    assert r.verdict == "ok", str(r)
+    assert {"path": "", "kind": "truncated"} in r.result["changed_files"]
+    assert not leftovers()
+
+
+def test_a_killed_run_leaves_only_what_gc_removes(project, shared):
+    p = start("--workspace", f"{project}:overlay", "--", "/bin/sh", "-c", "echo x > x; echo up; sleep 60", stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"up\n"
+    assert leftovers()
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    deadline = time.monotonic() + 5
+    while leftovers() and time.monotonic() < deadline:
+        ws("gc", cwd=shared)
+        time.sleep(0.05)
+    assert not leftovers()
+    run("--", "/bin/true")  # every start clears groups without a living maker away
+
+
+def test_gc_leaves_living_runs_alone(project, shared):
+    p = start("--workspace", f"{project}:overlay", "--", "/bin/sh", "-c", "echo up; sleep 1; echo x > x; cat x", stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"up\n"
+    ws("gc", cwd=shared)
+    out, _ = p.communicate()
+    assert out == b"x\n" and p.returncode == 0
+
+
+# ---- kept ones -------------------------------------------------------------------------------------
+
+def test_keep_names_the_workspace(project, shared):
+    r = run("--workspace", f"{project}:overlay", "--keep", "--", "/bin/sh", "-c", "echo k > kept", cwd=str(shared))
+    ident = r.result["workspace_id"]
+    assert "+k" in ws("diff", ident, cwd=shared).stdout and not (project / "kept").exists()
+    ws("apply", ident, cwd=shared)
+    assert (project / "kept").read_text() == "k\n" and (project / "kept").stat().st_uid == os.getuid()
+    assert ws("diff", ident, cwd=shared).stdout == ""
+    ws("rm", ident, cwd=shared)
+    assert ws("ls", cwd=shared).stdout == ""
+
+
+def test_runs_see_each_others_changes_and_each_has_its_own_diff(project, shared):
+    ident = ws("new", "--from", str(project), "--id", "task-1", cwd=shared).stdout.split()[-1]
+    assert ident == "task-1"
+    one = ws_run(ident, "echo 1 > one; echo three >> a.txt", shared)
+    two = ws_run(ident, "cat one; echo 2 > two; echo four >> a.txt; rm one", shared)
+    assert two["stdout"] == "1\n"
+    assert {c["path"] for c in one["changed_files"]} == {"one", "a.txt"}
+    assert {c["path"]: c["kind"] for c in two["changed_files"]} == {"one": "deleted", "two": "added", "a.txt": "modified"}
+    assert "+four" in two["diff"] and "+three" not in two["diff"]
+    whole = json.loads(ws("diff", ident, "--json", cwd=shared).stdout)
+    assert {c["path"] for c in whole["changed_files"]} == {"two", "a.txt"} and "+three" in whole["diff"]
+    assert "2 files changed" in ws("diff", ident, "--stat", cwd=shared).stdout
+    assert "\033[32m" in ws("diff", ident, "--color=always", cwd=shared).stdout
+    ws("discard", ident, cwd=shared)
+    assert ws("diff", ident, cwd=shared).stdout == ""
+    assert ws_run(ident, "ls", shared)["stdout"] == "a.txt\ngone.txt\nlink\nsub\ntool\n"
+    ws("rm", ident, cwd=shared)
+    events = [json.loads(line) for line in (shared / "logs" / "sandbox" / "task-1.jsonl").read_text().splitlines()]
+    assert [e["event"] for e in events] == ["prepare", "action", "action", "action", "cleanup"]
+    assert events[1]["changed_files"] == ["a.txt", "one"] and events[1]["exit_code"] == 0 and events[1]["diff_len"] > 0
+    assert all("stdout" not in e and e["task_id"] == "task-1" for e in events)
+
+
+def test_a_tasks_own_tree(shared):
+    ws("new", "--id", "t", cwd=shared)
+    tree = shared / ".sandbox" / "t"
+    (tree / "m.py").write_text("x = 1\n")
+    r = ws_run("t", "echo 'y = 2' >> m.py; mkdir d; echo 1 > d/f", shared)
+    assert "+y = 2" in r["diff"] and (tree / "m.py").read_text() == "x = 1\ny = 2\n"
+    r = ws_run("t", "rm -r d; cat m.py", shared)
+    assert [c["path"] for c in r["changed_files"]] == ["d/f"] and not (tree / "d").exists()
+    ws("rm", "t", cwd=shared)
+    assert not tree.exists()
+
+
+def test_apply_refuses_what_moved_underneath(project, shared):
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "echo guest >> a.txt; echo guest > new; rm gone.txt", shared)
+    time.sleep(0.02)
+    (project / "a.txt").write_text("host\n")
+    (project / "new").write_text("host\n")
+    done = ws("apply", ident, cwd=shared, code=77)
+    assert "conflict: a.txt" in done.stderr and "conflict: new" in done.stderr and "gone" not in done.stderr
+    assert (project / "gone.txt").exists(), "nothing was applied"
+    ws("apply", ident, "gone.txt", cwd=shared)
+    assert not (project / "gone.txt").exists() and (project / "a.txt").read_text() == "host\n"
+    ws("apply", ident, "--force", cwd=shared)
+    assert (project / "a.txt").read_text() == "one\ntwo\nguest\n"
+    ws("rm", ident, cwd=shared)
+
+
+def test_apply_notices_a_deletion_on_the_host(project, shared):
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "echo guest >> a.txt", shared)
+    (project / "a.txt").unlink()
+    assert "conflict: a.txt" in ws("apply", ident, cwd=shared, code=77).stderr
+    ws("rm", ident, cwd=shared)
+
+
+PROTECTED = ["cordon.toml", ".git/hooks/pre-commit", ".git/config", ".bashrc", ".vscode/tasks.json", ".idea/x.xml", ".github/workflows/ci.yml",
+             ".gitlab-ci.yml", ".claude/settings.json", ".cursor/rules", ".mcp.json", "sub/.envrc", ".GIT/config", ".husky/pre-push"]
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+def test_protected_paths_are_not_applied_unasked(project, shared, path):
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    r = ws_run(ident, f"mkdir -p \"$(dirname '{path}')\"; echo x > '{path}'; echo ok > fine", shared)
+    assert [c.get("protected") for c in r["changed_files"] if c["path"] == path] == [True]
+    assert "protected: " + path in ws("apply", ident, cwd=shared, code=77).stderr
+    assert not (project / path).exists() and not (project / "fine").exists()
+    ws("apply", ident, "fine", cwd=shared)
+    assert (project / "fine").exists() and not (project / path).exists()
+    ws("apply", ident, path, cwd=shared)
+    assert (project / path).exists(), "named outright"
+    ws("rm", ident, cwd=shared)
+
+
+def test_apply_does_not_write_through_the_hosts_links(project, shared, canary):
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "echo evil > sub/planted.txt; echo evil > sub/b.txt", shared)
+    shutil.rmtree(project / "sub")
+    os.symlink(canary, project / "sub")
+    assert "conflict: sub" in ws("apply", ident, cwd=shared, code=77).stderr
+    ws("apply", ident, "--force", cwd=shared)
+    assert not (canary / "planted.txt").exists() and (project / "sub" / "planted.txt").exists()
+    assert not (project / "sub").is_symlink()
+    ws("rm", ident, cwd=shared)
+
+
+def test_the_state_is_not_the_guests_to_see(shared):
+    (shared / "f").write_text("x\n")
+    ident = ws("new", "--from", ".", cwd=shared).stdout.split()[-1]
+    r = ws_run(ident, "ls -A .sandbox; echo x > .sandbox/.meta/forged; echo y > f", shared)
+    assert ident not in r["stdout"]
+    assert {c["path"] for c in r["changed_files"]} == {"f"}
+    for mode in ("ro", "rw"):
+        assert ident not in run("--workspace", f"{shared}:{mode}", "--", "/bin/ls", "-A", "/workspace/.sandbox").out
+    ws("rm", ident, cwd=shared)
+
+
+@pytest.mark.parametrize("ident", ["../x", "a/b", "", ".", "..", ".hidden", "-rf", "x" * 65, "a b", "a\nb"])
+def test_unsafe_ids_are_refused(shared, ident):
+    assert cordon("workspace", "new", "--id", ident, cwd=str(shared)).returncode == 64
+    assert cordon("workspace", "diff", "--", ident, cwd=str(shared)).returncode == 64
+
+
+def test_a_workspace_in_use_is_nobody_elses(project, shared):
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    p = subprocess.Popen([CORDON, "workspace", "run", ident, "--", "/bin/sh", "-c", "echo up; sleep 2"], cwd=shared, env=host_env(),
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert p.stdout.readline() == b"up\n"
+    assert "in use" in ws("apply", ident, cwd=shared, code=64).stderr
+    p.communicate()
+    ws("rm", ident, cwd=shared)
+
+
+def test_a_large_tree_costs_what_changed(project, shared):
+    big = shared / "big"
+    for d in range(20):
+        (big / f"d{d}").mkdir(parents=True)
+        for f in range(250):
+            (big / f"d{d}" / f"f{f}").write_text(f"{d} {f}\n")
+    ident = ws("new", "--from", str(big), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "for i in 0 1 2 3 4 5 6 7 8 9; do echo x >> d$i/f$i; done", shared)
+    began = time.monotonic()
+    assert ws("diff", ident, cwd=shared).stdout.count("diff --git") == 10
+    assert time.monotonic() - began < 2
+    ws("rm", ident, cwd=shared)
