@@ -21,9 +21,8 @@ class SandboxError(Exception):
         self.stage = stage
         self.hint = hint
         self.errno = errno
-
-    def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
+        if hint and hasattr(self, "add_note"):  # Python 3.11 shows it below the message
+            self.add_note(hint)
 
     def __reduce__(self):  # keyword-only arguments survive pickling between processes
         return _rebuild, (self.message, self.code, self.stage, self.hint, self.errno)

@@ -220,11 +220,15 @@ class Sandbox:
 
     def start_command(self, argv: Sequence[str], stdin: Stdin = None, *, timeout: Union[None, float, str] = None,
                       env: Union[None, Mapping[str, Optional[str]], Sequence[str]] = None,
-                      files: Optional[Mapping[str, Union[str, bytes]]] = None, stream: bool = False) -> Run:
+                      files: Optional[Mapping[str, Union[str, bytes]]] = None,
+                      allow_write: Sequence[str] = (), stream: bool = False) -> Run:
         """Starts a command and returns at once."""
         words = _settings.command(argv)
         put_in = _merged(self._files, _settings.files(files))
-        return self._start(self._request(words, stdin, stream, timeout, env, put_in, ()), stream)
+        request = self._request(words, stdin, stream, timeout, env, put_in, ())
+        for path in _settings.strings("allow_write", allow_write):
+            request.set("allow_write", path)
+        return self._start(request, stream)
 
     def run_command(self, argv: Sequence[str], stdin: Stdin = None, **options: Any) -> ExecutionResult:
         """Runs a command, given as a list of words. ``stdin`` is text, bytes, a descriptor or a file.
