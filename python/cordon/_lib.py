@@ -49,6 +49,8 @@ _PROTOTYPES = {
     "cordon_request_set_cwd": (c_int, (c_void_p, c_char_p, POINTER(_Err))),
     "cordon_request_set_flags": (c_int, (c_void_p, c_uint, POINTER(_Err))),
     "cordon_request_set_argv": (c_int, (c_void_p, POINTER(c_char_p), POINTER(_Err))),
+    "cordon_request_set_source": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t, POINTER(c_char_p),
+                                          POINTER(_Err))),
     "cordon_request_set_stdin": (c_int, (c_void_p, c_char_p, c_size_t, POINTER(_Err))),
     "cordon_request_set_stdin_fd": (c_int, (c_void_p, c_int, POINTER(_Err))),
     "cordon_request_add_file": (c_int, (c_void_p, c_char_p, c_char_p, c_size_t, POINTER(_Err))),
@@ -216,6 +218,10 @@ def _text(value: str) -> bytes:
     return data
 
 
+def _array(words: Sequence[str]) -> "ctypes.Array[c_char_p]":
+    return (c_char_p * (len(words) + 1))(*[_text(word) for word in words], None)
+
+
 class Request:
     """A cordon_request. The caller has checked types; values are judged when the run starts."""
 
@@ -243,8 +249,11 @@ class Request:
         self._lib.call("cordon_request_set_flags", self.pointer, flags)
 
     def set_argv(self, argv: Sequence[str]) -> None:
-        array = (c_char_p * (len(argv) + 1))(*[_text(a) for a in argv], None)
-        self._lib.call("cordon_request_set_argv", self.pointer, array)
+        self._lib.call("cordon_request_set_argv", self.pointer, _array(argv))
+
+    def set_source(self, language: str, source: bytes, args: Sequence[str]) -> None:
+        self._lib.call("cordon_request_set_source", self.pointer, _text(language), None, source, len(source),
+                       _array(args))
 
     def set_stdin(self, data: bytes) -> None:
         self._lib.call("cordon_request_set_stdin", self.pointer, data, len(data))

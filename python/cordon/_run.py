@@ -39,13 +39,11 @@ class Run:
     """One run. ``wait()`` for its result, ``await`` it, or read ``stream()``."""
 
     def __init__(self, lease: _lib.Lease, request: _lib.Request, streamed: bool,
-                 on_end: Callable[["Run", Union[ExecutionResult, SandboxError]], Any],
-                 finish: Callable[[ExecutionResult], ExecutionResult]) -> None:
+                 on_end: Callable[["Run", Union[ExecutionResult, SandboxError]], Any]) -> None:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._streamed = streamed
         self._on_end = on_end
-        self._finish = finish
         self._outcome: Union[ExecutionResult, SandboxError, None] = None
         self._job = _lib.Job(lease, request)
 
@@ -60,7 +58,7 @@ class Run:
                 found = self._job.wait(0)
                 if found is None:
                     return False
-                self._outcome = self._finish(from_engine(*found))
+                self._outcome = from_engine(*found)
             except SandboxError as e:
                 self._outcome = e
             if not self._streamed:
@@ -80,6 +78,8 @@ class Run:
 
     def _end(self) -> ExecutionResult:
         if isinstance(self._outcome, SandboxError):
+            if self._outcome.message.startswith("unknown language"):  # the caller's mistake, as any wrong argument
+                raise ValueError(self._outcome.message)
             raise self._outcome
         assert self._outcome is not None
         return self._outcome

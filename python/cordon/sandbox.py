@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
 import threading
@@ -11,12 +10,13 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
-from . import _languages, _lib, _settings
+from . import _lib, _settings
 from ._run import Run, Stream
 from .errors import SandboxError
 from .result import ExecutionResult
 
 LEVELS = ("permissive", "standard", "strict")
+BLOCKED_BY_DEFAULT = ("os", "subprocess", "shutil", "sys", "socket")
 _SAMPLES = 4096
 
 Stdin = Union[None, str, bytes, int, Any]
@@ -130,15 +130,15 @@ class Sandbox:
 
     # -- requests -------------------------------------------------------------------------------
 
-    def _rules(self) -> str:
-        """Module control as the guard reads it."""
-        blocked = list(self._blocked or [])
-        if self._allowed is None:
-            return "any;;" + ",".join([*_languages.BLOCKED_BY_DEFAULT, *blocked])
-        return "only;" + ",".join(self._allowed) + ";" + ",".join(blocked)
+    def _imports(self) -> List[Tuple[str, str]]:
+        """Module control of Python source."""
+        # an empty list allows nothing, and one that is not set allows everything
+        allowed = self._allowed if self._allowed is None else self._allowed or ["__future__"]
+        blocked = [*(BLOCKED_BY_DEFAULT if allowed is None else ()), *(self._blocked or ())]
+        return [("allowed_imports", name) for name in allowed or ()] + [("blocked_imports", name) for name in blocked]
 
-    def _request(self, argv: Sequence[str], stdin: Stdin, streamed: bool, timeout: Any, env: Any,
-                 files: Sequence[Tuple[str, bytes]], own_vars: Sequence[str]) -> _lib.Request:
+    def _request(self, stdin: Stdin, streamed: bool, timeout: Any, env: Any,
+                 files: Optional[Mapping[str, Union[str, bytes]]]) -> _lib.Request:
         request = _lib.Request()
         if self._profile:
             request.set_profile(self._profile)
@@ -148,9 +148,9 @@ class Sandbox:
             request.set(name, value)
         if timeout is not None:
             request.set("time_limit", _settings.duration("timeout", timeout))
-        for pair in [*_settings.environment(env), *own_vars]:
+        for pair in _settings.environment(env):
             request.set("env", pair)
-        for name, data in files:
+        for name, data in {**dict(self._files), **dict(_settings.files(files))}.items():
             request.add_file(name, data)
         if isinstance(stdin, str):
             request.set_stdin(stdin.encode())
@@ -160,16 +160,15 @@ class Sandbox:
             request.set_stdin_fd(_descriptor(stdin))
         request.set_flags(_lib.FLAG_BRIEF_JSON | (_lib.FLAG_STREAM if streamed else 0) |
                           (_lib.FLAG_DISCOVER if self._discover else 0))
-        request.set_argv(argv)
         return request
 
-    def _start(self, request: _lib.Request, streamed: bool, guarded: bool = False) -> Run:
+    def _start(self, request: _lib.Request, streamed: bool) -> Run:
         with self._lock:
             if self._pid != os.getpid():  # a forked child begins anew; the parent's runs are not its own
                 self._pid, self._active = os.getpid(), set()
             if self._closed:
                 raise ValueError("this sandbox is closed")
-            run = Run(self._lease, request, streamed, self._ended, _rejected if guarded else _same)
+            run = Run(self._lease, request, streamed, self._ended)
             self._active.add(run)
         return run
 
@@ -190,14 +189,14 @@ class Sandbox:
               env: Union[None, Mapping[str, Optional[str]], Sequence[str]] = None,
               files: Optional[Mapping[str, Union[str, bytes]]] = None, stream: bool = False) -> Run:
         """Starts source text and returns at once."""
-        name = _languages.canonical(language)
+        if not isinstance(language, str):
+            raise TypeError(f"language must be text, not {type(language).__name__}")
         source = _settings.source(code)
-        put_in = _merged(self._files, _settings.files(files))
-        rules = self._rules() if name == "python" else None
-        argv, file, own_files, own_vars = _languages.command(
-            name, [n for n, _ in put_in], _settings.strings("args", args), rules)
-        request = self._request(argv, stdin, stream, timeout, env, [*put_in, (file, source), *own_files], own_vars)
-        return self._start(request, stream, rules is not None)
+        request = self._request(stdin, stream, timeout, env, files)
+        for name, value in self._imports():
+            request.set(name, value)
+        request.set_source(language, source, _settings.strings("args", args))
+        return self._start(request, stream)
 
     def run(self, code: str, language: str = "python", **options: Any) -> ExecutionResult:
         """Runs source text and waits for its end. Options are those of ``start``: ``stdin``, ``args``,
@@ -224,8 +223,8 @@ class Sandbox:
                       allow_write: Sequence[str] = (), stream: bool = False) -> Run:
         """Starts a command and returns at once."""
         words = _settings.command(argv)
-        put_in = _merged(self._files, _settings.files(files))
-        request = self._request(words, stdin, stream, timeout, env, put_in, ())
+        request = self._request(stdin, stream, timeout, env, files)
+        request.set_argv(words)
         for path in _settings.strings("allow_write", allow_write):
             request.set("allow_write", path)
         return self._start(request, stream)
@@ -301,10 +300,6 @@ def _profile(level: Any, profile: Optional[str]) -> Optional[str]:
     return name
 
 
-def _merged(first: List[Tuple[str, bytes]], then: List[Tuple[str, bytes]]) -> List[Tuple[str, bytes]]:
-    return list({**dict(first), **dict(then)}.items()) if then else first
-
-
 def _descriptor(stdin: Any) -> int:
     if isinstance(stdin, int) and not isinstance(stdin, bool):
         return stdin
@@ -312,14 +307,3 @@ def _descriptor(stdin: Any) -> int:
         return stdin.fileno()
     except (AttributeError, OSError):
         raise TypeError(f"stdin must be text, bytes, a descriptor or a file, not {type(stdin).__name__}") from None
-
-
-def _same(result: ExecutionResult) -> ExecutionResult:
-    return result
-
-
-def _rejected(result: ExecutionResult) -> ExecutionResult:
-    """A source the guard refused has not run."""
-    if result.exit_code != _languages.REFUSED or not result.stderr.startswith("blocked import: "):
-        return result
-    return dataclasses.replace(result, verdict="rejected", error=result.stderr.splitlines()[0])
