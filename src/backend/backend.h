@@ -47,6 +47,7 @@ struct backend_outcome {
     size_t n_denials;
     bool denials_unobserved;
     char cgroup[64];               /* for the enforcement report; "none" without */
+    int cwd_fd;                    /* the working directory, if the plan wants it back, else -1; the taker closes it */
     bool host_refused;             /* SETUP_FAILED because the host forbids this tier: another may work */
 };
 

@@ -133,6 +133,7 @@ struct plan {
     const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start, removed after */
     unsigned process_rlimit; /* tier landlock without a pids group: RLIMIT_NPROC, 0: none */
     bool writes_host;      /* some host path is writable to the guest */
+    bool hands_back_cwd;   /* the working directory is read after the guest is gone: outcome.cwd_fd */
     bool scratch_exact;    /* disk_limit or max_files was asked for: a full scratch is that limit */
     int landlock_abi;
     bool scope_signals;    /* Landlock ABI 6 */

@@ -308,6 +308,7 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
         return -1;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
+    p->hands_back_cwd = policy_value(policy, FIELD_OUTPUT)->n_items > 0;
     if (plan_set_env(p, policy, PLAN_HOME, tmp, err) < 0)
         return -1;
     return plan_collect_files(p, req, err);

@@ -21,15 +21,21 @@ static bool files_wanted(const struct run_job *job)
 int files_begin(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
+    if (policy_value(job->policy, FIELD_OUTPUT)->n_items > 0 && !job->host.user_ns)
+        return err_set(err, CORDON_ERR_HOST, "plan", 0,
+                       "output: collecting files needs user namespaces (tier full): %s", job->host.user_ns_why);
     if (!files_wanted(job) || f->workspace)
         return 0;
     const char *base = policy_text(job->policy, FIELD_WORKSPACE);
     if (job->workspace) {
         f->workspace = job->workspace;
     } else {
-        const char *root = job->work_root ? job->work_root : WORKSPACE_ROOT;
+        _cleanup_buf_ struct buf root = BUF_INIT(8192);
+        buf_printf(&root, "%s%s" WORKSPACE_ROOT, job->cwd ? job->cwd : "", job->cwd ? "/" : "");
+        if (root.failed)
+            return err_nomem(err, "workspace");
         int r = policy_bool(job->policy, FIELD_KEEP)
-                    ? workspace_new(root, NULL, base, &job->own_workspace, err)
+                    ? workspace_new(root.data, NULL, base, &job->own_workspace, err)
                     : workspace_temp(base, &job->own_workspace, err);
         if (r < 0)
             return -1;
@@ -64,11 +70,35 @@ static int files_note_base(struct run_files *f, struct cordon_err *err)
     return r;
 }
 
+/* GLOB=DIR, split where the policy joined them. */
+static int files_collect(struct run_job *job, struct cordon_err *err)
+{
+    struct run_files *f = &job->files_changed;
+    const struct policy_value *v = policy_value(job->policy, FIELD_OUTPUT);
+    _cleanup_close_ int from = TAKE_FD(job->supervised.outcome.cwd_fd);
+    for (size_t i = 0; from >= 0 && i < v->n_items; i++) {
+        const char *text = v->items[i].text, *equals = strrchr(text, '=');
+        _cleanup_free_ char *pattern = strndup(text, (size_t)(equals - text));
+        if (!pattern)
+            return err_nomem(err, "output");
+        if (collect_pattern(&f->outputs, from, pattern, equals + 1, err) < 0)
+            return -1;
+    }
+    if (v->n_items > 0)
+        job->result.outputs = &f->outputs;
+    return 0;
+}
+
 void files_end(struct run_job *job)
 {
     struct run_files *f = &job->files_changed;
     struct result *r = &job->result;
     struct cordon_err err = {0};
+    if (files_collect(job, &err) < 0) {
+        result_from_error(r, &err);
+        job->supervised.err = err;
+        return;
+    }
     if (!f->workspace || r->verdict == VERDICT_SANDBOX_ERROR || r->verdict == VERDICT_REJECTED)
         return;
     r->workspace_mode = f->workspace->is_copy ? "copy" : "overlay";
@@ -94,6 +124,9 @@ void files_done(struct run_job *job)
     if (f->compared)
         tree_changes_done(&f->changes);
     buf_done(&f->diff);
+    collect_done(&f->outputs);
+    if (job->supervised.finished && job->plan)
+        util_close(&job->supervised.outcome.cwd_fd);
     /* a workspace that was to be kept but never ran is nothing anybody could name */
     struct cordon_err drop;
     if (f->workspace == &job->own_workspace) {

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 #include "base/buf.h"
 #include "supervise/supervise.h"
+#include "workspace/collect.h"
 #include "workspace/tree.h"
 
 enum verdict {
@@ -50,6 +51,7 @@ struct result {
     uint64_t overshoot_bytes;              /* how far a sampled limit was passed */
     const struct tree_changes *changes;    /* of an overlay workspace; NULL: none was compared */
     const char *diff;                      /* with changes: UTF-8, NUL-terminated */
+    const struct collect *outputs;         /* files copied out; NULL: none were asked for */
     const char *workspace_id;              /* NULL: not kept */
     const char *workspace_mode;            /* NULL: no overlay workspace; "overlay" or "copy" */
 };

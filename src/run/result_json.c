@@ -99,6 +99,21 @@ static void json_enforcement(struct jsonw *j, const struct result *r)
     jsonw_close(j, '}');
 }
 
+static void json_outputs(struct jsonw *j, const struct collect *outputs)
+{
+    jsonw_open(j, "outputs", '[');
+    for (size_t i = 0; i < outputs->n; i++) {
+        const struct collect_row *row = &outputs->rows[i];
+        jsonw_open(j, NULL, '{');
+        jsonw_str(j, "path", row->path);
+        jsonw_uint(j, "size", row->size);
+        if (row->skipped)
+            jsonw_str(j, "skipped", row->skipped);
+        jsonw_close(j, '}');
+    }
+    jsonw_close(j, ']');
+}
+
 /* A name that is not UTF-8 comes twice: readable, and exact as base64. */
 void result_json_changes(struct jsonw *j, const struct tree_changes *changes)
 {
@@ -168,5 +183,7 @@ void result_json(const struct result *r, struct buf *out)
     jsonw_str(&j, "diff", r->diff);
     if (r->workspace_id)
         jsonw_str(&j, "workspace_id", r->workspace_id);
+    if (r->outputs)
+        json_outputs(&j, r->outputs);
     jsonw_close(&j, '}');
 }

@@ -13,6 +13,7 @@
 #include "policy/policy.h"
 #include "run/result.h"
 #include "supervise/supervise.h"
+#include "workspace/collect.h"
 #include "workspace/workspace.h"
 
 /* What an overlay workspace shows after the run. */
@@ -21,6 +22,7 @@ struct run_files {
     bool compared;
     struct tree_changes changes;
     struct buf diff;
+    struct collect outputs;
 };
 
 struct run_job {
@@ -32,7 +34,7 @@ struct run_job {
     size_t n_files;
     const char *stage; /* of a source run, for the result; NULL: a command */
     struct supervise_options options;
-    const char *work_root; /* of kept workspaces; NULL: .sandbox in the working directory */
+    const char *cwd; /* the caller's working directory, where kept workspaces go; NULL: our own */
     struct workspace *workspace; /* an open one to use instead of a new one; stays the caller's */
     struct workspace own_workspace;
     struct run_files files_changed; /* valid once done; kept until run_done() */

@@ -141,6 +141,7 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
     run->host = job->serve->host;
     run->policy = job->policy;
     run->argv = m->argv;
+    run->cwd = m->cwd;
     run->on_done = job_on_done;
     run->data = job;
     run->options = (struct supervise_options){

@@ -87,3 +87,56 @@ def test_no_privilege_is_left_in_a_writable_grant(full, shared):
     assert r.out.split() == ["refused"] * 5, str(r)
     assert sorted(p.name for p in shared.iterdir()) == ["f"] and (shared / "f").stat().st_mode & 0o6000 == 0
     assert (shared / "f").stat().st_uid == os.getuid()
+
+
+# ---- collecting files ------------------------------------------------------------------------------
+
+def outputs(r):
+    return {o["path"]: o.get("skipped") for o in r.result["outputs"]}
+
+
+@pytest.mark.parametrize("where", ["home", "overlay", "rw"])
+def test_outputs_are_copied_out(full, shared, where):
+    tree, out = shared / "tree", shared / "out"
+    tree.mkdir()
+    opts = () if where == "home" else ("--workspace", f"{tree}:{where}")
+    r = run(*opts, "--output", f"*.csv={out}", "--output", f"plots/**={out}", "--output", f"a/*/c={out}", "--", "/bin/sh", "-c",
+            "echo 1 > r.csv; echo 2 > no.txt; mkdir -p plots/deep a/b; echo 3 > plots/deep/p.png; echo 4 > a/b/c; echo 5 > a/c; chmod 755 r.csv")
+    assert r.verdict == "ok", str(r)
+    assert outputs(r) == {"r.csv": None, "plots/deep/p.png": None, "a/b/c": None}
+    assert (out / "r.csv").read_text() == "1\n" and (out / "plots/deep/p.png").read_text() == "3\n" and (out / "a/b/c").read_text() == "4\n"
+    assert (out / "r.csv").stat().st_uid == os.getuid() and not (out / "no.txt").exists()
+
+
+def test_outputs_are_taken_also_after_a_limit(full, shared):
+    r = run("--output", f"*={shared}", "--time-limit", "300ms", "--", "/bin/sh", "-c", "echo partial > log; sleep 30")
+    assert r.verdict == "time_limit" and (shared / "log").read_text() == "partial\n"
+
+
+def test_only_regular_files_are_taken(full, shared, canary):
+    out = shared / "out"
+    r = run("--output", f"**={out}", "--", "/usr/bin/python3", "-c",
+            "import os, socket, sys\nos.mkfifo('fifo')\nsocket.socket(socket.AF_UNIX).bind('sock')\nos.symlink(sys.argv[1] + '/secret.txt', 'leak')\n"
+            "os.symlink('/etc', 'dir')\nos.symlink('f', 'own')\nopen('f', 'w').write('x')\nos.link('f', 'hard')\n"
+            "with open('sparse', 'wb') as f: f.truncate(1 << 30); f.seek(1 << 29); f.write(b'end')", canary)
+    assert r.verdict == "ok", str(r)
+    assert outputs(r) == {"fifo": "fifo", "sock": "socket", "leak": "symlink", "dir": "symlink", "own": "symlink", "f": None, "hard": None, "sparse": None}
+    assert sorted(p.name for p in out.iterdir()) == ["f", "hard", "sparse"]
+    st = (out / "sparse").stat()
+    assert st.st_size == 1 << 30 and st.st_blocks * 512 < 1 << 20
+    assert (out / "f").stat().st_ino != (out / "hard").stat().st_ino
+
+
+def test_outputs_do_not_follow_links_in_the_target(full, shared, canary):
+    out = shared / "out"
+    out.mkdir()
+    os.symlink(canary, out / "d")
+    os.symlink(canary / "secret.txt", out / "f")
+    r = run("--output", f"**={out}", "--", "/bin/sh", "-c", "mkdir d; echo evil > d/planted; echo evil > f")
+    assert outputs(r) == {"d/planted": "cannot be copied", "f": None}
+    assert not (canary / "planted").exists() and (out / "f").read_text() == "evil\n" and not (out / "f").is_symlink()
+
+
+def test_a_huge_hole_is_too_large(full, shared):
+    r = run("--output", f"*={shared}", "--", "/bin/sh", "-c", "truncate -s 1T huge; echo x > y")
+    assert outputs(r) == {"huge": "too large", "y": None} and not (shared / "huge").exists()

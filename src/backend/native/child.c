@@ -274,6 +274,8 @@ _Noreturn void native_child_main(struct native_child *c)
     if (chdir(p->cwd) < 0)
         native_child_fail(c, "working directory", errno, p->cwd);
     native_child_copy_files(c);
+    if (p->hands_back_cwd)
+        native_collect_send(c);
 
     sigset_t chld;
     sigemptyset(&chld);

@@ -451,7 +451,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     if (!early)
         finish_wait(g, &ru);
     *o = (struct backend_outcome){.started_ns = n->status->started_ns,
-                                  .ended_ns = n->status->exited_ns};
+                                  .ended_ns = n->status->exited_ns,
+                                  .cwd_fd = g->plan->hands_back_cwd ? native_collect_receive(n->go_fd) : -1};
     finish_state(g, o, err);
     finish_usage(g, &ru, &o->usage);
     finish_denials(n->status, o);

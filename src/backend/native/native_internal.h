@@ -70,6 +70,10 @@ void native_child_begin(struct native_child *c);
 void native_child_receive_groups(struct native_child *c);
 /* Every guest process was reaped: says so, with what they used. */
 void native_child_note_end(struct native_child *c);
+/* collect.c: the working directory as a descriptor, from the child to the supervisor. It holds the
+ * guest's tmpfs or overlay after the last process is gone. */
+void native_collect_send(struct native_child *c);
+int native_collect_receive(int go_fd);
 /* Puts the plan's files into the working directory. */
 void native_child_copy_files(struct native_child *c);
 /* Waits for the supervisor's word: the ids are mapped. */

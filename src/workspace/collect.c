@@ -1,0 +1,201 @@
+/* Collecting files. Runs on our side after the guest is gone, over files it made. */
+#include "workspace/collect.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "workspace/copy.h"
+#include "workspace/tree.h"
+
+#define COLLECT_TEMP ".cordon-output~"
+
+/* A folder to look into, and which part of the pattern its entries are matched with. */
+struct collect_dir {
+    struct collect_dir *next;
+    const char *rest; /* of the pattern */
+    char path[];
+};
+
+struct collect_walk {
+    struct collect *out;
+    int from, to;
+    struct collect_dir *todo;
+    struct cordon_err *err;
+};
+
+static int collect_add(struct collect *c, const char *path, uint64_t size, const char *skipped)
+{
+    if (c->n == c->cap) {
+        size_t cap = c->cap ? c->cap * 2 : 64;
+        struct collect_row *rows = realloc(c->rows, cap * sizeof(*rows));
+        if (!rows)
+            return -1;
+        c->rows = rows;
+        c->cap = cap;
+    }
+    const char *copy = arena_strdup(&c->arena, path);
+    if (!copy)
+        return -1;
+    c->rows[c->n++] = (struct collect_row){copy, size, skipped};
+    return 0;
+}
+
+/* The folder of a file below the target, made where it is missing; a link there is not followed. */
+static int collect_parent(int to, const char *path)
+{
+    int at = tree_open_dir(to, "");
+    for (const char *p = path, *slash; at >= 0 && (slash = strchr(p, '/')); p = slash + 1) {
+        char name[256];
+        size_t len = (size_t)(slash - p);
+        if (len >= sizeof(name)) {
+            close(at);
+            errno = ENAMETOOLONG;
+            return -1;
+        }
+        memcpy(name, p, len);
+        name[len] = '\0';
+        if (mkdirat(at, name, 0777) < 0 && errno != EEXIST) {
+            close(at);
+            return -1;
+        }
+        int next = tree_open_dir(at, name);
+        close(at);
+        at = next;
+    }
+    return at;
+}
+
+static int collect_copy(struct collect_walk *w, const char *path, const struct stat *st)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    _cleanup_close_ int from = tree_open_file(w->from, path);
+    _cleanup_close_ int dir = from < 0 ? -1 : collect_parent(w->to, path);
+    if (dir < 0)
+        return -1;
+    unlinkat(dir, COLLECT_TEMP, 0);
+    _cleanup_close_ int to = openat(dir, COLLECT_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (to < 0)
+        return -1;
+    if (copy_bytes(from, to) == 0 && fchmod(to, st->st_mode & 0777) == 0 &&
+        renameat(dir, COLLECT_TEMP, dir, name) == 0)
+        return 0;
+    int e = errno;
+    unlinkat(dir, COLLECT_TEMP, 0);
+    errno = e;
+    return -1;
+}
+
+static const char *collect_kind(mode_t mode)
+{
+    return S_ISLNK(mode)    ? "symlink"
+           : S_ISFIFO(mode) ? "fifo"
+           : S_ISSOCK(mode) ? "socket"
+                            : "device";
+}
+
+static int collect_file(struct collect_walk *w, const char *path, const struct stat *st)
+{
+    struct collect *c = w->out;
+    uint64_t size = (uint64_t)st->st_size, room = (uint64_t)st->st_blocks * 512;
+    if (!S_ISREG(st->st_mode))
+        return collect_add(c, path, 0, collect_kind(st->st_mode));
+    if (c->n >= COLLECT_FILES)
+        return collect_add(c, path, size, "too many files");
+    if (c->bytes + room > COLLECT_BYTES || size > COLLECT_BYTES)
+        return collect_add(c, path, size, "too large");
+    if (collect_copy(w, path, st) < 0)
+        return errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == EROFS
+                   ? err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "%s", path)
+                   : collect_add(c, path, size, "cannot be copied");
+    c->bytes += room;
+    return collect_add(c, path, size, NULL);
+}
+
+static int collect_push(struct collect_walk *w, const char *path, const char *rest)
+{
+    size_t len = strlen(path) + 1;
+    struct collect_dir *d = malloc(sizeof(*d) + len);
+    if (!d)
+        return err_nomem(w->err, "output");
+    memcpy(d->path, path, len);
+    d->rest = rest;
+    d->next = w->todo;
+    w->todo = d;
+    return 0;
+}
+
+static int collect_entry(struct collect_walk *w, const struct collect_dir *d, int fd, const char *name)
+{
+    char part[512], path[TREE_PATH_MAX + 1];
+    struct stat st;
+    size_t len = strcspn(d->rest, "/");
+    bool last = d->rest[len] == '\0', deep = last && str_eq(d->rest, "**");
+    if (len >= sizeof(part))
+        return 0;
+    memcpy(part, d->rest, len);
+    part[len] = '\0';
+    if (!deep && fnmatch(part, name, FNM_PERIOD) != 0)
+        return 0;
+    int n = snprintf(path, sizeof(path), "%s%s%s", d->path, *d->path ? "/" : "", name);
+    if (n < 0 || (size_t)n >= sizeof(path) || fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    if (S_ISDIR(st.st_mode))
+        return deep ? collect_push(w, path, d->rest) : last ? 0 : collect_push(w, path, d->rest + len + 1);
+    return last ? collect_file(w, path, &st) : 0;
+}
+
+static int collect_dir(struct collect_walk *w, const struct collect_dir *d)
+{
+    int fd = tree_open_dir(w->from, d->path);
+    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!list) {
+        util_close(&fd);
+        return 0; /* closed to its owner or gone: nothing to take */
+    }
+    int r = 0;
+    for (struct dirent *e; r == 0 && (e = readdir(list));) {
+        if (str_eq(e->d_name, ".") || str_eq(e->d_name, "..") || str_eq(e->d_name, COLLECT_TEMP))
+            continue;
+        if (++w->out->entries > COLLECT_ENTRIES)
+            break;
+        r = collect_entry(w, d, fd, e->d_name);
+    }
+    closedir(list);
+    return r;
+}
+
+int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
+                    struct cordon_err *err)
+{
+    struct collect_walk w = {.out = c, .from = from_fd, .err = err};
+    if (mkdir(to_dir, 0777) < 0 && errno != EEXIST)
+        return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", to_dir);
+    _cleanup_close_ int to = open(to_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (to < 0)
+        return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", to_dir);
+    w.to = to;
+    int r = collect_push(&w, "", pattern);
+    while (w.todo) {
+        struct collect_dir *d = w.todo;
+        w.todo = d->next;
+        if (r == 0)
+            r = collect_dir(&w, d);
+        free(d);
+    }
+    return r;
+}
+
+void collect_done(struct collect *c)
+{
+    arena_done(&c->arena);
+    free(c->rows);
+    *c = (struct collect){0};
+}

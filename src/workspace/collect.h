@@ -1,0 +1,36 @@
+/* Files of a guest's working directory, copied out when it is gone: regular files only, nothing
+ * followed, at most COLLECT_FILES and COLLECT_BYTES in all. */
+#ifndef WORKSPACE_COLLECT_H
+#define WORKSPACE_COLLECT_H
+
+#include <stdint.h>
+
+#include <cordon.h>
+
+#include "base/arena.h"
+
+#define COLLECT_FILES 10000u
+#define COLLECT_BYTES (UINT64_C(4) << 30)
+#define COLLECT_ENTRIES 1000000u /* looked at */
+
+struct collect_row {
+    const char *path; /* relative, as in the working directory */
+    uint64_t size;
+    const char *skipped; /* why it was left behind, or NULL */
+};
+
+struct collect {
+    struct arena arena;
+    struct collect_row *rows;
+    size_t n, cap;
+    uint64_t bytes;  /* room on disk that was used */
+    size_t entries;
+};
+
+/* One pattern: parts matched by the shell's rules, `**` as the last part for everything below. Files
+ * go below to_dir, which is made, under the names they have below from_fd. */
+int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
+                    struct cordon_err *err);
+void collect_done(struct collect *c);
+
+#endif
