@@ -106,22 +106,17 @@ static void source_compile_failed(struct lang_job *job)
 {
     struct run_job *run = job->run;
     struct result *r = &run->result;
-    uint64_t made = job->step.result.out[0].bytes;
     bool too_large = job->step.result.out[0].truncated;
     source_adopt(job);
     /* half an artefact is nobody's output */
     buf_done(&run->supervised.out[0].kept);
     r->out[0] = (struct result_stream){0};
-    if (too_large) {
-        r->verdict = VERDICT_OUTPUT_LIMIT;
-        r->exit_code = 122;
-        snprintf(r->error, sizeof(r->error),
-                 "the compiled program is too large (%llu bytes of %llu)", (unsigned long long)made,
-                 (unsigned long long)LANG_ARTIFACT_MAX);
-    } else if (r->verdict == VERDICT_OK) {
+    if (r->verdict == VERDICT_OK) {
         r->verdict = VERDICT_NONZERO_EXIT;
         r->exit_code = 1;
-        snprintf(r->error, sizeof(r->error), "the compiler made no program");
+        snprintf(r->error, sizeof(r->error), "%s",
+                 too_large ? "the compiled program is larger than 64M"
+                           : "the compiler made no program");
     }
     source_name_limit(r);
     run->on_done(run);
