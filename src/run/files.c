@@ -18,12 +18,34 @@ static bool files_wanted(const struct run_job *job)
     return v->set && v->num == WORKSPACE_OVERLAY && job->host.user_ns;
 }
 
+/* Folders of the host the guest may write to. */
+static int files_watch(struct run_job *job, struct cordon_err *err)
+{
+    struct run_files *f = &job->files_changed;
+    const struct policy_value *v = policy_value(job->policy, FIELD_WORKSPACE);
+    if (f->watch)
+        return 0;
+    if (v->set && v->num == WORKSPACE_RW && protect_watch_add(&f->watch, v->text, true, err) < 0)
+        return -1;
+    v = policy_value(job->policy, FIELD_ALLOW_WRITE);
+    for (size_t i = 0; i < v->n_items; i++)
+        if (protect_watch_add(&f->watch, v->items[i].text, false, err) < 0)
+            return -1;
+    v = policy_value(job->policy, FIELD_MOUNTS);
+    for (size_t i = 0; i < v->n_items; i++)
+        if (v->items[i].num && protect_watch_add(&f->watch, v->items[i].text, false, err) < 0)
+            return -1;
+    return 0;
+}
+
 int files_begin(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
     if (policy_value(job->policy, FIELD_OUTPUT)->n_items > 0 && !job->host.user_ns)
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
                        "output: collecting files needs user namespaces (tier full): %s", job->host.user_ns_why);
+    if (files_watch(job, err) < 0)
+        return -1;
     if (!files_wanted(job) || f->workspace)
         return 0;
     const char *base = policy_text(job->policy, FIELD_WORKSPACE);
@@ -45,6 +67,21 @@ int files_begin(struct run_job *job, struct cordon_err *err)
         files_done(job);
         return -1;
     }
+    return 0;
+}
+
+/* What a guest with direct access did to protected paths is told, as it cannot be undone. */
+static int files_watch_end(struct run_job *job, struct cordon_err *err)
+{
+    struct run_files *f = &job->files_changed;
+    if (!f->watch)
+        return 0;
+    if (!f->compared)
+        f->changes = TREE_CHANGES_INIT;
+    f->compared = true;
+    if (protect_watch_compare(f->watch, &f->changes, err) < 0)
+        return -1;
+    job->result.changes = &f->changes;
     return 0;
 }
 
@@ -94,7 +131,7 @@ void files_end(struct run_job *job)
     struct run_files *f = &job->files_changed;
     struct result *r = &job->result;
     struct cordon_err err = {0};
-    if (files_collect(job, &err) < 0) {
+    if (files_collect(job, &err) < 0 || (!f->workspace && files_watch_end(job, &err) < 0)) {
         result_from_error(r, &err);
         job->supervised.err = err;
         return;
@@ -111,7 +148,8 @@ void files_end(struct run_job *job)
             tree_diff(&f->changes, FILES_DIFF_MAX, &f->diff, &err) == 0) {
             r->changes = &f->changes;
             r->diff = f->diff.data;
-            return;
+            if (files_watch_end(job, &err) == 0)
+                return;
         }
     }
     result_from_error(r, &err);
@@ -125,6 +163,7 @@ void files_done(struct run_job *job)
         tree_changes_done(&f->changes);
     buf_done(&f->diff);
     collect_done(&f->outputs);
+    protect_watch_free(f->watch);
     if (job->supervised.finished && job->plan)
         util_close(&job->supervised.outcome.cwd_fd);
     /* a workspace that was to be kept but never ran is nothing anybody could name */

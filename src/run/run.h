@@ -23,6 +23,7 @@ struct run_files {
     struct tree_changes changes;
     struct buf diff;
     struct collect outputs;
+    struct protect_watch *watch; /* over folders the guest writes to directly */
 };
 
 struct run_job {

@@ -178,7 +178,7 @@ static int apply_pass(const struct workspace *ws, const struct tree_changes *cha
 {
     for (size_t i = 0; i < changes->n; i++) {
         const struct tree_change *c = &changes->list[i];
-        if (!apply_is_chosen(o, c->path) || (c->new.type == TREE_ABSENT) != deletions)
+        if (c->is_elsewhere || !apply_is_chosen(o, c->path) || (c->new.type == TREE_ABSENT) != deletions)
             continue;
         if (c->kind == TREE_NOT_FILE) {
             report->skipped++;

@@ -136,6 +136,13 @@ bool protect_leads_out(const char *path, const char *target)
     return false;
 }
 
+_Static_assert(ARRAY_SIZE(rows) <= 96, "protect_watch.c has room for so many");
+
+const char *protect_row(size_t index)
+{
+    return index < ARRAY_SIZE(rows) ? rows[index].name : NULL;
+}
+
 static bool protect_is_bad_link(const struct tree_change *c)
 {
     _cleanup_buf_ struct buf target = BUF_INIT(8192);

@@ -44,55 +44,11 @@ struct tree_walk {
     struct arena nodes;
 };
 
-static const struct open_how dir_how = {
-    .flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK,
-    .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-};
-
-int tree_open_dir(int dir_fd, const char *path)
-{
-    return sys_openat2(dir_fd, *path ? path : ".", &dir_how);
-}
-
-int tree_open_file(int layer_fd, const char *path)
-{
-    struct open_how how = dir_how;
-    how.flags = O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-    /* looked at before it is opened: opening a device or a FIFO can have effects of its own */
-    struct open_how look = dir_how;
-    look.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
-    struct stat st;
-    _cleanup_close_ int place = sys_openat2(layer_fd, path, &look);
-    if (place < 0 || fstat(place, &st) < 0)
-        return -1;
-    if (!S_ISREG(st.st_mode)) {
-        errno = EINVAL;
-        return -1;
-    }
-    int fd = sys_openat2(layer_fd, path, &how);
-    if (fd < 0 && errno == EACCES && st.st_uid == geteuid()) {
-        /* our own file without the read bit: open it up for this one moment */
-        char self[32];
-        snprintf(self, sizeof(self), "/proc/self/fd/%d", place);
-        if (chmod(self, st.st_mode | S_IRUSR) < 0)
-            return -1;
-        fd = sys_openat2(layer_fd, path, &how);
-        chmod(self, st.st_mode & 07777);
-    }
-    if (fd < 0)
-        return -1;
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        errno = EINVAL;
-        return -1;
-    }
-    return fd;
-}
-
 static int tree_fix(struct tree_walk *w, int layer_fd, const char *path)
 {
-    struct open_how look = dir_how;
-    look.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    const struct open_how look = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+                                  .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+                                             RESOLVE_NO_MAGICLINKS};
     struct stat st;
     char self[32];
     _cleanup_close_ int fd = sys_openat2(layer_fd, *path ? path : ".", &look);
@@ -253,49 +209,6 @@ static void tree_look(const struct tree_walk *w, const int *dirs, int side, cons
 static bool tree_is_later(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
-}
-
-static off_t tree_next_data(int fd, off_t pos)
-{
-    off_t at = lseek(fd, pos, SEEK_DATA);
-    return at >= 0 ? at : errno == ENXIO ? INT64_MAX : pos;
-}
-
-static ssize_t tree_read_full(int fd, char *data, size_t len, off_t pos)
-{
-    size_t done = 0;
-    while (done < len) {
-        ssize_t n = pread(fd, data + done, len - done, pos + (off_t)done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        if (n == 0)
-            break;
-        done += (size_t)n;
-    }
-    return (ssize_t)done;
-}
-
-/* Files of the same size; holes on both sides are passed over. */
-int tree_same_bytes(int a, int b)
-{
-    static char one[65536], two[65536];
-    for (off_t pos = 0;;) {
-        off_t data = MIN(tree_next_data(a, pos), tree_next_data(b, pos));
-        if (data == INT64_MAX)
-            return 1;
-        pos = data;
-        ssize_t n = tree_read_full(a, one, sizeof(one), pos);
-        ssize_t m = tree_read_full(b, two, sizeof(two), pos);
-        if (n < 0 || m < 0)
-            return -1;
-        if (n != m || memcmp(one, two, (size_t)n) != 0)
-            return 0;
-        if (n == 0)
-            return 1;
-        pos += n;
-    }
 }
 
 static bool tree_same_target(const struct tree_entry *a, const struct tree_entry *b, const char *path)
@@ -516,7 +429,7 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
                  struct cordon_err *err)
 {
     static const struct tree_options none;
-    struct tree_changes changes = {.own_fds = {-1, -1}};
+    struct tree_changes changes = TREE_CHANGES_INIT;
     struct tree_walk w = {
         .out = &changes,
         .options = options ? options : &none,
@@ -557,7 +470,26 @@ void tree_changes_done(struct tree_changes *c)
     free(c->list);
     free(c->gone_dirs);
     arena_done(&c->arena);
-    *c = (struct tree_changes){.own_fds = {-1, -1}};
+    *c = TREE_CHANGES_INIT;
+}
+
+int tree_changes_add(struct tree_changes *c, const char *path, enum tree_kind kind)
+{
+    struct tree_change *list = tree_grow(c->list, c->n, &c->cap, sizeof(*list));
+    if (!list)
+        return -1;
+    c->list = list;
+    const char *copy = arena_strdup(&c->arena, path);
+    if (!copy)
+        return -1;
+    list[c->n++] = (struct tree_change){.path = copy,
+                                        .kind = kind,
+                                        .old = {.layer_fd = -1},
+                                        .new = {.layer_fd = -1},
+                                        .omitted = true,
+                                        .is_protected = true,
+                                        .is_elsewhere = true};
+    return 0;
 }
 
 const struct tree_change *tree_changes_find(const struct tree_changes *c, const char *path)

@@ -52,6 +52,7 @@ struct tree_change {
     struct tree_entry old, new;
     bool omitted;       /* not in the diff's text: too large, a special file, or a name git refuses */
     bool is_protected;  /* see protect.h */
+    bool is_elsewhere;  /* not of this tree: told, never applied */
     size_t added, removed; /* lines */
 };
 
@@ -65,6 +66,8 @@ struct tree_options {
 };
 
 struct tree_fix;
+
+#define TREE_CHANGES_INIT ((struct tree_changes){.own_fds = {-1, -1}})
 
 struct tree_changes {
     struct arena arena;
@@ -81,6 +84,8 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
                  const struct tree_options *options, struct tree_changes *ret_changes,
                  struct cordon_err *err);
 void tree_changes_done(struct tree_changes *changes);
+/* Adds a change that was found by other means; for lists that are not compared again. */
+int tree_changes_add(struct tree_changes *changes, const char *path, enum tree_kind kind);
 const struct tree_change *tree_changes_find(const struct tree_changes *changes, const char *path);
 
 /* The whole as one patch for `git apply`; fills added, removed, binary kinds and omitted. At most max

@@ -362,3 +362,14 @@ def test_a_large_tree_costs_what_changed(project, shared):
     assert ws("diff", ident, cwd=shared).stdout.count("diff --git") == 10
     assert time.monotonic() - began < 2
     ws("rm", ident, cwd=shared)
+
+
+@pytest.mark.parametrize("path", ["cordon.toml", ".git/hooks/pre-commit", ".vscode/tasks.json", ".github/workflows/x.yml"])
+def test_protected_paths_in_a_writable_tree_are_flagged(project, path):
+    script = f"mkdir -p \"$(dirname '{path}')\"; echo x > '{path}'; echo y > plain"
+    r = run("--workspace", f"{project}:rw", "--", "/bin/sh", "-c", script)
+    flagged = [c["path"] for c in r.result["changed_files"] if c["protected"]]
+    assert len(flagged) == 1 and path.startswith(flagged[0]) and r.result["diff"] is None
+    assert run("--workspace", f"{project}:rw", "--", "/bin/sh", "-c", "echo y >> plain").result["changed_files"] == []
+    r = run("--allow-write", project, "--", "/bin/sh", "-c", f"cd {project}; echo more >> '{path}'")
+    assert [c["path"] for c in r.result["changed_files"]] == [str(project / flagged[0])]
