@@ -1,0 +1,256 @@
+"""A folder per task: files in, commands in it, what they changed.
+
+>>> import tempfile
+>>> from cordon.workspace import SandboxConfig, apply_action, cleanup, prepare_workspace
+>>> home = tempfile.mkdtemp()
+>>> config = SandboxConfig(work_root=home + "/work", logs_dir=home + "/logs")
+>>> workspace = prepare_workspace("task-1", {"hello.txt": "hello\\n"}, config=config)
+>>> result = apply_action(workspace, {"command": ["sh", "-c", "echo there >> hello.txt"]}, config=config)
+>>> result.changed_files
+['hello.txt']
+>>> cleanup(workspace, config=config)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import time
+from dataclasses import asdict, dataclass, field, fields
+from datetime import datetime, timezone
+from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
+
+from . import _patch, _settings, _tree
+from .result import ExecutionResult
+from .sandbox import Sandbox
+
+CONFIG_FILE = "configs/sandbox.yaml"
+DEFAULT_BINARIES = ("ast-grep", "sg", "python3", "python", "pytest", "bash", "sh", "git", "node", "npm", "make", "gcc",
+                    "go", "cargo")
+DEFAULT_TESTS = ("python3", "-m", "pytest", "-q")
+REFUSED = 77
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]{0,99}\Z")
+_ACTION_KEYS = {"command", "timeout", "env", "stdin"}
+
+
+@dataclass(frozen=True)
+class SandboxConfig:
+    """Where workspaces and logs are, and what commands in them may use."""
+
+    work_root: str = ".sandbox"
+    logs_dir: str = "logs/sandbox"
+    default_timeout_sec: float = 30
+    cpu_time_sec: float = 30
+    mem_limit_mb: int = 512
+    allowed_binaries: Tuple[str, ...] = DEFAULT_BINARIES
+    enable_jail: bool = True
+    jailer: str = "native"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "work_root", os.fspath(self.work_root))
+        object.__setattr__(self, "logs_dir", os.fspath(self.logs_dir))
+        object.__setattr__(self, "allowed_binaries", tuple(_settings.strings("allowed_binaries",
+                                                                             self.allowed_binaries)))
+        if self.enable_jail is not True:
+            raise ValueError("enable_jail must be True: nothing runs without a wall")
+        if self.jailer not in ("native", "docker", "gvisor", "oci"):
+            raise ValueError(f"jailer: unknown backend {self.jailer!r}")
+        _settings.duration("default_timeout_sec", self.default_timeout_sec)
+        _settings.duration("cpu_time_sec", self.cpu_time_sec)
+        _settings.whole("mem_limit_mb", self.mem_limit_mb, 1)
+
+    @classmethod
+    def load(cls, path: Union[None, str, "os.PathLike[str]"] = None) -> "SandboxConfig":
+        """From a YAML file (configs/sandbox.yaml where it exists and PyYAML is installed), changed by
+        CORDON_WORKSPACE_WORK_ROOT and the like."""
+        values = _from_yaml(path)
+        for one in fields(cls):
+            text = os.environ.get("CORDON_WORKSPACE_" + one.name.upper())
+            if text is not None:
+                values[one.name] = _from_text(one.name, text)
+        unknown = sorted(set(values) - {one.name for one in fields(cls)})
+        if unknown:
+            raise ValueError(f"unknown key {unknown[0]!r} in the configuration of workspaces")
+        return cls(**values)
+
+
+def _from_text(name: str, text: str) -> Any:
+    try:
+        if name in ("default_timeout_sec", "cpu_time_sec"):
+            return float(text)
+        if name == "mem_limit_mb":
+            return int(text)
+    except ValueError:
+        raise ValueError(f"CORDON_WORKSPACE_{name.upper()}: {text!r} is not a number") from None
+    if name == "allowed_binaries":
+        return tuple(word.strip() for word in text.split(",") if word.strip())
+    return text.lower() in ("1", "true", "yes") if name == "enable_jail" else text
+
+
+def _from_yaml(path: Union[None, str, "os.PathLike[str]"]) -> Dict[str, Any]:
+    named = path is not None
+    try:
+        import yaml  # type: ignore[import]
+        with open(CONFIG_FILE if path is None else path, encoding="utf-8") as file:
+            values = yaml.safe_load(file)
+    except (ImportError, FileNotFoundError):
+        if named:
+            raise
+        return {}
+    except yaml.YAMLError as e:
+        raise ValueError(f"{path or CONFIG_FILE}: {e}") from None
+    if isinstance(values, dict) and isinstance(values.get("sandbox"), dict):
+        values = values["sandbox"]
+    if values is not None and not isinstance(values, dict):
+        raise ValueError(f"{path or CONFIG_FILE}: no keys and values")
+    return dict(values or {})
+
+
+@dataclass
+class SandboxResult:
+    """What a command did. ``diff`` is for `git apply`; ``changed_files`` are paths."""
+
+    stdout: str
+    stderr: str
+    exit_code: int
+    duration_sec: float
+    diff: str = ""
+    changed_files: List[str] = field(default_factory=list)
+    error: Optional[str] = None
+    timed_out: bool = False
+
+
+@dataclass
+class TestResult(SandboxResult):
+    """The same of a test command."""
+
+    __test__ = False  # for pytest: this is no test
+    passed: bool = False
+
+
+def prepare_workspace(task_id: str, files: Mapping[str, Union[str, bytes]],
+                      config: Optional[SandboxConfig] = None) -> pathlib.Path:
+    """A new folder for the task with these files in it; an earlier one of the same id is removed."""
+    config = SandboxConfig.load() if config is None else config
+    _check_id(task_id)
+    contents = _settings.files(files)
+    root = os.path.abspath(config.work_root)
+    os.makedirs(root, exist_ok=True)
+    _tree.remove(root, task_id)
+    top = os.path.join(root, task_id)
+    os.mkdir(top, 0o755)
+    try:
+        _tree.write_files(top, contents)
+    except OSError as e:
+        _tree.remove(root, task_id)
+        raise ValueError(f"files: {e.strerror}: {e.filename}") from None
+    _log(config, task_id, "prepare", changed_files=sorted(name for name, _ in contents))
+    return pathlib.Path(top)
+
+
+def apply_action(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str, Any],
+                 config: Optional[SandboxConfig] = None) -> SandboxResult:
+    """Runs ``{"command": […], "timeout": s, "env": {}, "stdin": ""}`` in the workspace.
+
+    A command that is not allowed or not found is a result with ``error``, not an exception.
+    """
+    config = SandboxConfig.load() if config is None else config
+    return _act(workspace, action, config, "action", {})
+
+
+def run_tests(workspace: Union[str, "os.PathLike[str]"], test_spec: Optional[Mapping[str, Any]] = None,
+              config: Optional[SandboxConfig] = None) -> TestResult:
+    """As ``apply_action``; the command is pytest unless the specification names another."""
+    config = SandboxConfig.load() if config is None else config
+    spec = {"command": list(DEFAULT_TESTS), **(test_spec or {})}
+    result = _act(workspace, spec, config, "tests", {"PYTEST_ADDOPTS": "-p no:cacheprovider"})
+    return TestResult(**asdict(result), passed=result.exit_code == 0)
+
+
+def cleanup(workspace: Union[str, "os.PathLike[str]"], config: Optional[SandboxConfig] = None) -> None:
+    """Removes the workspace, whatever a guest left in it. One that is gone already is no error."""
+    config = SandboxConfig.load() if config is None else config
+    root, task_id = _located(workspace, config)
+    _tree.remove(root, task_id) if os.path.isdir(root) else None
+    _log(config, task_id, "cleanup")
+
+
+# ---- one action ---------------------------------------------------------------------------------
+
+def _check_id(task_id: Any) -> None:
+    if not isinstance(task_id, str):
+        raise TypeError(f"task_id must be text, not {type(task_id).__name__}")
+    if not _ID.match(task_id):
+        raise ValueError(f"task_id: {task_id!r} is not a plain name of letters, digits, dot, dash and underscore")
+
+
+def _located(workspace: Union[str, "os.PathLike[str]"], config: SandboxConfig) -> Tuple[str, str]:
+    root = os.path.abspath(config.work_root)
+    path = os.path.abspath(os.fspath(workspace))
+    task_id = os.path.basename(path)
+    if os.path.dirname(path) != root:
+        raise ValueError(f"{path} is not a workspace below {root}")
+    _check_id(task_id)
+    if os.path.islink(path):
+        raise ValueError(f"{path} is a link, not a workspace")
+    return root, task_id
+
+
+def _act(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str, Any], config: SandboxConfig, event: str,
+         own_env: Mapping[str, str]) -> SandboxResult:
+    root, task_id = _located(workspace, config)
+    if not isinstance(action, Mapping):
+        raise TypeError(f"an action must be a mapping, not {type(action).__name__}")
+    unknown = sorted(set(map(str, action)) - _ACTION_KEYS)
+    if unknown:
+        raise ValueError(f"an action has no {unknown[0]!r}; it has command, timeout, env and stdin")
+    if "command" not in action:
+        raise ValueError("an action needs a command")
+    command = list(_settings.command(action["command"]))
+    top = os.path.join(root, task_id)
+    if not os.path.isdir(top):
+        raise ValueError(f"{top} is not there: prepare_workspace makes it")
+    if command[0] not in config.allowed_binaries:
+        result = SandboxResult("", "", REFUSED, 0.0, error=f"command not allowed: {command[0]}")
+    else:
+        result = _run(top, command, action, config, own_env)
+    _log(config, task_id, event, cmd=command, exit_code=result.exit_code, duration_sec=result.duration_sec,
+         error=result.error, changed_files=result.changed_files, diff_len=len(result.diff))
+    return result
+
+
+def _run(top: str, command: List[str], action: Mapping[str, Any], config: SandboxConfig,
+         own_env: Mapping[str, str]) -> SandboxResult:
+    timeout = action.get("timeout")
+    env = {"PYTHONDONTWRITEBYTECODE": "1", **own_env, **dict(action.get("env") or {})}
+    env = {name: value for name, value in env.items() if not str(name).lower().endswith("_proxy")}
+    before = _tree.snapshot(top)
+    started = time.monotonic()
+    with Sandbox(timeout=config.default_timeout_sec if timeout is None else timeout,
+                 max_memory_mb=config.mem_limit_mb, max_output_bytes=16 * 1024 * 1024, workspace=f"{top}:rw",
+                 cpu_time=config.cpu_time_sec, env={**env, "NO_PROXY": "*"},
+                 backend=None if config.jailer == "native" else config.jailer) as sandbox:
+        ended: ExecutionResult = sandbox.run_command(command, stdin=action.get("stdin"))
+    duration = time.monotonic() - started
+    after = _tree.snapshot(top)
+    diff, changed = _patch.changes(before, after)
+    error = ended.error
+    if error is None and not (before.complete and after.complete):
+        error = "the workspace is too large or too deep: not every change is listed"
+    return SandboxResult(ended.stdout, ended.stderr, ended.exit_code, duration, diff, changed, error, ended.timed_out)
+
+
+def _log(config: SandboxConfig, task_id: str, event: str, **more: Any) -> None:
+    """One line of JSON; never what the guest wrote."""
+    os.makedirs(config.logs_dir, exist_ok=True)
+    record = {"event": event, "timestamp": datetime.now(timezone.utc).isoformat(), "task_id": task_id, "cmd": None,
+              "exit_code": None, "duration_sec": None, "error": None, "changed_files": [], "diff_len": 0, **more}
+    line = json.dumps(record, ensure_ascii=True) + "\n"
+    fd = os.open(os.path.join(config.logs_dir, f"{task_id}.jsonl"),
+                 os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(fd, line.encode())
+    finally:
+        os.close(fd)
