@@ -42,6 +42,8 @@ struct backend_outcome {
     int exec_errno;
     uint64_t started_ns, ended_ns; /* CLOCK_MONOTONIC; started_ns 0: never started */
     struct backend_usage usage;
+    uint64_t memory_refused;       /* requests for more memory than can be given */
+    uint64_t static_bytes;         /* what the program's own file asks for, known after a signal */
     bool scratch_full;             /* no space or no inode was left on the guest's tmpfs */
     struct backend_denial denials[BACKEND_DENIALS_MAX];
     size_t n_denials;
@@ -73,6 +75,8 @@ struct backend {
     uint64_t (*started)(struct guest *guest);
     /* Numbers while it runs. */
     int (*measure)(struct guest *guest, struct backend_usage *ret_usage);
+    /* Stops or continues every process of the guest, unseen by it. -1: not possible here. */
+    int (*pause)(struct guest *guest, bool pause);
     /* After event_fd was readable: -1 when every process of the guest is gone, else a descriptor that
      * becomes readable when they are. */
     int (*lingers)(struct guest *guest);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -93,6 +94,9 @@ int host_probe_quick(struct host *ret_host, struct cordon_err *err)
     }
     h.apparmor = host_read("/sys/module/apparmor/parameters/enabled", text, sizeof(text)) > 0 &&
                  text[0] == 'Y';
+    struct sysinfo info;
+    if (sysinfo(&info) == 0)
+        h.memory_bytes = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
     probe_layout(&h);
     host_cgroups_find(&h.cgroups);
 

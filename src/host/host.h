@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <cordon.h>
@@ -42,6 +43,7 @@ struct host {
     bool has_lib64;
     bool apparmor;
     bool init_user_ns;    /* root in the host's first user namespace: identity-mapped mounts work */
+    uint64_t memory_bytes; /* RAM and swap; no single request for more succeeds. 0: not known */
     int kernel_major, kernel_minor;
     struct host_cgroups cgroups;
 };

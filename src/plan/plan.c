@@ -61,6 +61,42 @@ static void plan_limits(struct plan *p, const struct policy *policy)
     p->scratch_exact = l->max_files != 0 || l->disk_bytes != 0;
 }
 
+#define PLAN_THREAD_STACK (UINT64_C(8) << 20)
+#define PLAN_THREADS_UNLIMITED 256u
+#define PLAN_NPROC_MARGIN 16u
+
+static void plan_by_group(struct plan *p)
+{
+    const struct host_cgroups *g = &p->cgroups;
+    bool v2 = g->v2[0] != '\0';
+    p->by_group = (struct plan_held){
+        .memory = g->memory[0] || (v2 && g->v2_memory),
+        .pids = g->pids[0] || (v2 && g->v2_pids),
+        .cpu = g->cpu[0] || (v2 && g->v2_cpu),
+    };
+    if (p->limits.cpu_percent && !p->by_group.cpu)
+        p->cores = (p->limits.cpu_percent + 99) / 100;
+}
+
+/* Private memory one process may ask for where sampling holds the limit; a lid on what it can take
+ * between two looks. It counts what was asked for, not what is used: room for runtimes that commit
+ * more than they touch, and for a stack of each thread. Not RLIMIT_AS: the JVM, Go and Node reserve
+ * gigabytes of address space. */
+static uint64_t plan_data_limit(const struct plan_limits *l)
+{
+    uint64_t threads = l->processes ? MIN(l->processes, 1024u) : PLAN_THREADS_UNLIMITED;
+    return MIN(l->memory_bytes, UINT64_MAX / 4) * 2 + threads * PLAN_THREAD_STACK;
+}
+
+/* The largest request for private memory that can succeed, 0: not known. */
+static uint64_t plan_map_limit(const struct plan *p, const struct host *host)
+{
+    if (p->by_group.memory)
+        return host->memory_bytes;
+    uint64_t data = plan_data_limit(&p->limits);
+    return host->memory_bytes ? MIN(data, host->memory_bytes) : data;
+}
+
 static int plan_rlimits(struct plan *p, const struct policy *policy)
 {
     int r = 0;
@@ -75,10 +111,14 @@ static int plan_rlimits(struct plan *p, const struct policy *policy)
         r |= plan_rlimit(p, RLIMIT_NOFILE, policy_num(policy, FIELD_FILE_DESCRIPTORS));
     if (policy_has(policy, FIELD_MAX_FILE_SIZE))
         r |= plan_rlimit(p, RLIMIT_FSIZE, policy_num(policy, FIELD_MAX_FILE_SIZE));
+    if (p->limits.memory_bytes && !p->by_group.memory)
+        r |= plan_rlimit(p, RLIMIT_DATA, plan_data_limit(&p->limits));
     /* Counted per user namespace, so exact in tier full; pid 1 shares the id and is not counted
-     * against the guest. A backstop where a pids group holds the limit already. */
+     * against the guest. A backstop where a pids group holds the limit already, and above it: the
+     * kernel asks this limit first, and the group would never count a refusal. */
     if (p->limits.processes && p->tier == TIER_FULL)
-        r |= plan_rlimit(p, RLIMIT_NPROC, p->limits.processes + 1);
+        r |= plan_rlimit(p, RLIMIT_NPROC,
+                         p->limits.processes + 1 + (p->by_group.pids ? PLAN_NPROC_MARGIN : 0));
     if (p->process_rlimit)
         r |= plan_rlimit(p, RLIMIT_NPROC, p->process_rlimit);
     return r;
@@ -114,11 +154,15 @@ static int plan_env(struct plan *p, const struct policy *policy, const char *hom
     return 0;
 }
 
-static int plan_filters(struct plan *p, const struct policy *policy, struct cordon_err *err)
+static int plan_filters(struct plan *p, const struct policy *policy, const struct host *host,
+                        struct cordon_err *err)
 {
     struct seccomp_options *o = &p->filter_options;
     o->notify = p->tier == TIER_FULL || p->landlock_abi >= 1;
-    o->refuse_memfd = p->limits.memory_bytes && p->cgroups.kind == HOST_CGROUP_NONE;
+    o->refuse_memfd = p->limits.memory_bytes && !p->by_group.memory;
+    o->refuse_affinity = p->cores != 0;
+    if (p->limits.memory_bytes)
+        o->map_limit = plan_map_limit(p, host);
     o->refuse_suid_bits = p->writes_host;
     if (p->tier == TIER_LANDLOCK) {
         o->refuse_inet = true;
@@ -228,12 +272,13 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
         plan_apparmor(p, policy, host, err) < 0)
         return -1;
     plan_limits(p, policy);
+    plan_by_group(p);
     int r = p->tier == TIER_FULL ? plan_full(p, req, err) : plan_landlock(p, req, err);
     if (r < 0)
         return -1;
     if (plan_rlimits(p, policy) < 0)
         return err_nomem(err, "plan");
-    return plan_filters(p, policy, err);
+    return plan_filters(p, policy, host, err);
 }
 
 int plan_make(const struct plan_request *request, struct plan **ret_plan, struct cordon_err *err)

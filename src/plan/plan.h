@@ -132,6 +132,12 @@ struct plan {
     bool host_network;     /* --unsafe-host-network */
     const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start, removed after */
     unsigned process_rlimit; /* tier landlock without a pids group: RLIMIT_NPROC, 0: none */
+    /* Which limits control groups hold; the others have their fallback: memory by RLIMIT_DATA and
+     * sampling, processes by RLIMIT_NPROC, CPU percent by cores and pausing. */
+    struct plan_held {
+        bool memory, pids, cpu;
+    } by_group;
+    unsigned cores;        /* the guest runs on so many cores of ours, 0: on all */
     bool writes_host;      /* some host path is writable to the guest */
     bool hands_back_cwd;   /* the working directory is read after the guest is gone: outcome.cwd_fd */
     bool scratch_exact;    /* disk_limit or max_files was asked for: a full scratch is that limit */

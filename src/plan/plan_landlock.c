@@ -264,10 +264,7 @@ static unsigned landlock_count_tasks(uid_t uid)
 
 static void landlock_processes(struct plan *p, const struct host *host)
 {
-    bool exact = host->cgroups.kind == HOST_CGROUP_V1   ? host->cgroups.pids[0] != '\0'
-                 : host->cgroups.kind == HOST_CGROUP_V2 ? host->cgroups.v2_pids
-                                                        : false;
-    if (!p->limits.processes || exact)
+    if (!p->limits.processes || p->by_group.pids)
         return;
     p->process_rlimit = p->limits.processes + 1; /* the keeper counts too */
     if (!p->own_host_ids)

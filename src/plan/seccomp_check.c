@@ -2,8 +2,8 @@
  * code backwards (see seccomp_asm.h) and returning where it starts. Pure, runs in the parent
  * process.
  *
- * Only the low 32 bits of an argument are looked at, always: the kernel's own handlers take these
- * arguments as int, so a guest that sets high bits must meet the same answer (CVE-2019-10063). */
+ * Only the low 32 bits of an argument are looked at, but for lengths: the kernel's own handlers take
+ * these arguments as int, so a guest that sets high bits must meet the same answer (CVE-2019-10063). */
 #include "plan/seccomp_check.h"
 
 #include <errno.h>
@@ -26,6 +26,11 @@ enum {
     REQ_SETOPTIONS = 0x4200,
     REQ_SEIZE = 0x4206,
     OPT_SUSPEND_SECCOMP = 1 << 21,
+    /* protections and flags of mmap */
+    MAP_WRITE = 2,
+    MAP_IS_PRIVATE = 0x02,
+    MAP_IS_ANONYMOUS = 0x20,
+    MAP_RESERVES = 0x104010, /* MAP_FIXED, MAP_NORESERVE, MAP_FIXED_NOREPLACE */
 };
 
 static uint32_t plain(int error)
@@ -241,6 +246,36 @@ static unsigned check_open(struct seccomp_asm *a, const struct seccomp_options *
     return seccomp_asm_load(a, SECCOMP_ARG_LOW(flags_arg), flags);
 }
 
+/* Lengths are 64 bits wide to the kernel: the one place where the high word counts. */
+static unsigned check_length(struct seccomp_asm *a, unsigned arg, uint64_t limit, unsigned above)
+{
+    unsigned allowed = allow(a);
+    unsigned low = seccomp_asm_if(a, BPF_JGT, (uint32_t)limit, above, allowed);
+    low = seccomp_asm_load(a, SECCOMP_ARG_LOW(arg), low);
+    unsigned high = seccomp_asm_if(a, BPF_JEQ, (uint32_t)(limit >> 32), low, allowed);
+    high = seccomp_asm_if(a, BPF_JGT, (uint32_t)(limit >> 32), above, high);
+    return seccomp_asm_load(a, SECCOMP_ARG_HIGH(arg), high);
+}
+
+static uint32_t no_memory(const struct seccomp_options *o)
+{
+    return o->notify ? SECCOMP_RET_USER_NOTIF : plain(ENOMEM);
+}
+
+/* Only what an allocator asks for. Runtimes that reserve address space they never fill do it
+ * unwritable, without reserve, or at a fixed place inside an earlier reservation. */
+static unsigned check_mmap(struct seccomp_asm *a, const struct seccomp_options *o)
+{
+    unsigned refused = seccomp_asm_ret(a, no_memory(o)), allowed = allow(a);
+    unsigned flags = seccomp_asm_if(a, BPF_JSET, MAP_IS_PRIVATE, refused, allowed);
+    flags = seccomp_asm_if(a, BPF_JSET, MAP_IS_ANONYMOUS, flags, allowed);
+    flags = seccomp_asm_if(a, BPF_JSET, MAP_RESERVES, allowed, flags);
+    flags = seccomp_asm_load(a, SECCOMP_ARG_LOW(3), flags);
+    unsigned write = seccomp_asm_if(a, BPF_JSET, MAP_WRITE, flags, allow(a));
+    write = seccomp_asm_load(a, SECCOMP_ARG_LOW(2), write);
+    return check_length(a, 1, o->map_limit, write);
+}
+
 unsigned seccomp_check_emit(struct seccomp_asm *a, const struct seccomp_options *o,
                             enum seccomp_table_check check)
 {
@@ -269,7 +304,11 @@ unsigned seccomp_check_emit(struct seccomp_asm *a, const struct seccomp_options 
     case SECCOMP_CHECK_MODE2: return check_bits(a, 2, SETID_BITS, refuse(a, o));
     case SECCOMP_CHECK_OPEN: return check_open(a, o, 1);
     case SECCOMP_CHECK_OPENAT: return check_open(a, o, 2);
+    case SECCOMP_CHECK_MMAP: return check_mmap(a, o);
+    case SECCOMP_CHECK_MREMAP:
+        return check_length(a, 2, o->map_limit, seccomp_asm_ret(a, no_memory(o)));
     case SECCOMP_CHECK_OPENAT2:
+    case SECCOMP_CHECK_AFFINITY:
     case SECCOMP_CHECK_MEMFD:
     case SECCOMP_CHECK_FORK:
     case SECCOMP_CHECK_SESSION:
@@ -306,6 +345,9 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
     case SECCOMP_CHECK_SESSION: return o->refuse_new_session ? refused : allowed;
     case SECCOMP_CHECK_IPC: return o->refuse_shared_ipc ? refused : allowed;
     case SECCOMP_CHECK_SECCOMP: return o->allow_listener_setup ? allowed : rule;
+    case SECCOMP_CHECK_MMAP:
+    case SECCOMP_CHECK_MREMAP: return o->map_limit ? rule : allowed;
+    case SECCOMP_CHECK_AFFINITY: return o->refuse_affinity ? refused : allowed;
     case SECCOMP_CHECK_CLONE:
     case SECCOMP_CHECK_UNSHARE:
     case SECCOMP_CHECK_SOCKET:

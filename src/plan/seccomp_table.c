@@ -38,7 +38,7 @@ static const struct seccomp_table_row table[] = {
     [6] = {"lstat", ALLOW},
     [7] = {"poll", ALLOW},
     [8] = {"lseek", ALLOW},
-    [9] = {"mmap", ALLOW},
+    [9] = {"mmap", CHECK(MMAP)},
     [10] = {"mprotect", ALLOW},
     [11] = {"munmap", ALLOW},
     [12] = {"brk", ALLOW},
@@ -54,7 +54,7 @@ static const struct seccomp_table_row table[] = {
     [22] = {"pipe", ALLOW},
     [23] = {"select", ALLOW},
     [24] = {"sched_yield", ALLOW},
-    [25] = {"mremap", ALLOW},
+    [25] = {"mremap", CHECK(MREMAP)},
     [26] = {"msync", ALLOW},
     /* answers only for pages the caller could write or owns, since 5.2 */
     [27] = {"mincore", ALLOW},
@@ -235,7 +235,7 @@ static const struct seccomp_table_row table[] = {
     [200] = {"tkill", ALLOW},
     [201] = {"time", ALLOW},
     [202] = {"futex", ALLOW},
-    [203] = {"sched_setaffinity", ALLOW},
+    [203] = {"sched_setaffinity", CHECK(AFFINITY)},
     [204] = {"sched_getaffinity", ALLOW},
     [205] = {"set_thread_area", NOSYS}, /* x86-64 kernels have the number only */
     /* fs.aio-max-nr is one number for the whole host: a guest could use it up. Callers fall back */

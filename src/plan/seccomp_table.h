@@ -39,6 +39,9 @@ enum seccomp_table_check {
     SECCOMP_CHECK_FORK,
     SECCOMP_CHECK_SESSION,
     SECCOMP_CHECK_IPC,
+    SECCOMP_CHECK_MMAP,   /* length in argument 1 */
+    SECCOMP_CHECK_MREMAP, /* new length in argument 2 */
+    SECCOMP_CHECK_AFFINITY,
 };
 
 #define SECCOMP_RULE(kind, param) ((uint16_t)((kind) << 8 | (param)))

@@ -53,8 +53,11 @@ static void result_limit(struct result *r, enum verdict v, int exit_code, const 
 
 static void result_memory(struct result *r, const struct policy *policy)
 {
+    uint64_t limit = r->plan->limits.memory_bytes, peak = r->usage.peak_memory_bytes;
     result_limit(r, VERDICT_MEMORY_LIMIT, EXIT_MEMORY, policy, FIELD_MEMORY_LIMIT,
                  "Memory limit exceeded");
+    if (limit && !r->plan->by_group.memory && peak > limit)
+        r->overshoot_bytes = peak - limit;
 }
 
 static void result_disk(struct result *r, const struct policy *policy)
@@ -110,6 +113,39 @@ static void result_by_cause(struct result *r, const struct supervised *s, const 
     }
 }
 
+/* Peak resident sets count pages that the guest shares with the host too: beyond the limit by less
+ * than this they prove nothing. */
+#define RESULT_RSS_SLACK (16u << 20)
+
+/* Where no group holds memory: a guest that was over the limit and gone before anybody looked. */
+static bool result_is_over(const struct result *r, const struct plan *p)
+{
+    return p->limits.memory_bytes && !p->by_group.memory &&
+           r->usage.peak_memory_bytes > p->limits.memory_bytes + RESULT_RSS_SLACK;
+}
+
+/* It failed: because it was refused memory? Asking for more than can be given, or a program file whose
+ * static arrays do (the kernel ends it half loaded: SIGSEGV, before 5.17 SIGKILL). */
+static bool result_is_memory(const struct result *r, const struct plan *p,
+                             const struct backend_outcome *o)
+{
+    if (!p->limits.memory_bytes)
+        return false;
+    bool unloadable = p->filter_options.map_limit && o->static_bytes > p->filter_options.map_limit;
+    return o->memory_refused > 0 || ((r->signal == SIGSEGV || r->signal == SIGKILL) && unloadable);
+}
+
+/* It failed: because it was refused a process? A group counts refusals. Without one the kernel tells
+ * nobody; having been at the limit is the sign then, which one process alone always is. */
+static bool result_is_processes(const struct result *r, const struct plan *p,
+                                const struct backend_outcome *o)
+{
+    if (o->usage.processes_refused > 0)
+        return true;
+    return !p->by_group.pids && p->limits.processes > 1 &&
+           r->usage.processes_peak >= p->limits.processes;
+}
+
 /* It ended by itself: an exit status or a signal, unless a limit of the kernel's own keeping stood
  * behind it. */
 static void result_by_exit(struct result *r, const struct supervised *s, const struct policy *policy)
@@ -123,18 +159,20 @@ static void result_by_exit(struct result *r, const struct supervised *s, const s
         r->exit_code = WEXITSTATUS(o->wstatus);
         r->verdict = r->exit_code == 0 ? VERDICT_OK : VERDICT_NONZERO_EXIT;
     }
-    if (o->usage.oom_kills > 0) {
+    if (o->usage.oom_kills > 0 || result_is_over(r, s->plan)) {
         result_memory(r, policy);
         return;
     }
     if (r->verdict == VERDICT_OK)
         return;
-    if (r->signal == SIGXFSZ && policy_has(policy, FIELD_MAX_FILE_SIZE))
+    if (result_is_memory(r, s->plan, o))
+        result_memory(r, policy);
+    else if (r->signal == SIGXFSZ && policy_has(policy, FIELD_MAX_FILE_SIZE))
         result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILE_SIZE,
                      "File size limit exceeded");
     else if (o->scratch_full)
         result_disk(r, policy);
-    else if (o->usage.processes_refused > 0)
+    else if (result_is_processes(r, s->plan, o))
         result_limit(r, VERDICT_PROCESS_LIMIT, EXIT_LIMIT, policy, FIELD_PROCESSES,
                      "Process limit exceeded");
 }
@@ -168,6 +206,10 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
     r->usage = o->usage;
     r->usage.peak_memory_bytes = MAX(o->usage.peak_memory_bytes, s->peak.memory_bytes);
     r->usage.processes_peak = MAX(MAX(o->usage.processes_peak, s->processes_peak), s->peak.tasks);
+    if (s->peak.cpu_user_ns + s->peak.cpu_sys_ns > o->usage.cpu_user_ns + o->usage.cpu_sys_ns) {
+        r->usage.cpu_user_ns = s->peak.cpu_user_ns;
+        r->usage.cpu_sys_ns = s->peak.cpu_sys_ns;
+    }
     r->usage.throttled_ns = MAX(o->usage.throttled_ns, s->duty.throttled_ns);
     if (o->started_ns) {
         r->wall_ns = o->ended_ns > o->started_ns ? o->ended_ns - o->started_ns : 0;

@@ -25,6 +25,7 @@ void supervise_end(struct supervised *s, enum supervise_cause cause)
         return;
     s->cause = cause;
     s->cause_ns = supervise_now_ns();
+    supervise_watch_last(s);
     s->guest.backend->kill(&s->guest);
 }
 
@@ -124,8 +125,12 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
     s->options = *options;
     s->timer_fd = -1;
     s->begin_ns = supervise_now_ns();
-    if (backend->start(plan, &s->guest, ret_host_refused, err) < 0)
+    *ret_host_refused = false;
+    if (supervise_watch_prepare(s, err) < 0 ||
+        backend->start(plan, &s->guest, ret_host_refused, err) < 0) {
+        supervise_watch_stop(s);
         return -1;
+    }
     if (supervise_watches(s, err) < 0) {
         struct backend_outcome drop;
         struct cordon_err drop_err;

@@ -77,7 +77,11 @@ void supervise_free(struct supervised *s);
 
 /* watch.c: what must be looked at while the guest runs. supervise_watch_tick() does what is due and
  * returns when to be called again. */
+/* Before the guest exists: what is there already is not its doing. */
+int supervise_watch_prepare(struct supervised *s, struct cordon_err *err);
 int supervise_watch_start(struct supervised *s, struct cordon_err *err);
+/* Just before we end it. */
+void supervise_watch_last(struct supervised *s);
 uint64_t supervise_watch_tick(struct supervised *s, uint64_t now);
 void supervise_watch_stop(struct supervised *s);
 

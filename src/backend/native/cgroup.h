@@ -46,6 +46,7 @@ struct cgroup_usage {
     uint64_t cpu_user_ns, cpu_sys_ns;
     uint64_t pids_peak; /* Cordon's own pid 1 included, as in pids_now; 0 when not known */
     uint64_t pids_now;
+    uint64_t own_tasks;    /* so many of both are Cordon's */
     uint64_t pids_refused; /* forks refused at the limit */
     uint64_t throttled_ns;
 };

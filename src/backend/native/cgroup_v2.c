@@ -144,6 +144,7 @@ static void usage_pids(int fd, struct cgroup_usage *usage)
     if (cgroup_file_u64(fd, "pids.current", &usage->pids_now) < 0)
         return;
     usage->has_pids = true;
+    usage->own_tasks = CGROUP_OWN_TASKS;
     cgroup_file_u64(fd, "pids.peak", &usage->pids_peak);
     if (cgroup_file_read(fd, "pids.events", text, sizeof(text)) > 0)
         cgroup_parse_key(text, "max", &usage->pids_refused);

@@ -2,6 +2,7 @@
  * filter, execve. Runs in the guest's pid 1 and in the process that becomes the guest's program. */
 #include "backend/native/native_internal.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -170,14 +171,13 @@ int native_fence_apparmor(const char *name)
 }
 
 /* Looks the command up in the guest's own PATH, as a shell would: a name that exists but cannot be run
- * wins over one that does not exist. */
-static int fence_exec(const struct plan *p)
+ * wins over one that does not exist. try() gives an errno, or 0 to end the search. */
+static int fence_find(const struct plan *p, int (*try)(const struct plan *p, const char *path, void *data),
+                      void *data)
 {
     const char *name = p->argv[0];
-    if (strchr(name, '/')) {
-        execve(name, p->argv, p->env);
-        return errno;
-    }
+    if (strchr(name, '/'))
+        return try(p, name, data);
     if (!*name)
         return ENOENT;
     const char *path = "";
@@ -193,13 +193,82 @@ static int fence_exec(const struct plan *p)
             memcpy(full, path, n);
             full[n] = '/';
             memcpy(full + n + 1, name, len + 1);
-            execve(full, p->argv, p->env);
-            if (errno != ENOENT && errno != ENOTDIR)
-                best = errno;
+            int r = try(p, full, data);
+            if (r == 0)
+                return 0;
+            if (r != ENOENT && r != ENOTDIR)
+                best = r;
         }
         path += n + (path[n] == ':');
     }
     return best;
+}
+
+static int fence_exec(const struct plan *p, const char *path, void *unused)
+{
+    (void)unused;
+    execve(path, p->argv, p->env);
+    return errno;
+}
+
+/* The file may be the guest's own: a pipe must not hold pid 1 up, and no number in it is believed
+ * further than the judgement of this one guest. */
+static int fence_static_size(const struct plan *p, const char *path, void *data)
+{
+    uint64_t *ret_bytes = data, sum = 0;
+    Elf64_Ehdr head;
+    Elf64_Phdr part[64];
+    struct stat st;
+    (void)p;
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0)
+        return errno;
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+        pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
+        memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
+        head.e_phentsize != sizeof(part[0]) || head.e_phnum > ARRAY_SIZE(part))
+        return 0;
+    ssize_t size = (ssize_t)(head.e_phnum * sizeof(part[0]));
+    if (pread(fd, part, (size_t)size, (off_t)head.e_phoff) != size)
+        return 0;
+    for (int i = 0; i < head.e_phnum; i++)
+        if (part[i].p_type == PT_LOAD && (part[i].p_flags & PF_W) &&
+            __builtin_add_overflow(sum, part[i].p_memsz, &sum))
+            sum = UINT64_MAX;
+    *ret_bytes = sum;
+    return 0;
+}
+
+void native_fence_note_static(const struct plan *p, struct native_status *status)
+{
+    uint64_t bytes = 0;
+    fence_find(p, fence_static_size, &bytes);
+    status->static_bytes = bytes;
+}
+
+/* So many of the cores we have ourselves; which ones is left to chance, so that guests spread. */
+static void fence_cores(struct native_child *c, unsigned cores)
+{
+    cpu_set_t have, mine;
+    if (sched_getaffinity(0, sizeof(have), &have) < 0)
+        native_child_fail(c, "cores", errno, "sched_getaffinity");
+    unsigned n = (unsigned)CPU_COUNT(&have);
+    if (n <= cores)
+        return;
+    CPU_ZERO(&mine);
+    unsigned skip = (unsigned)(native_now_ns() / 1000 % n);
+    for (int cpu = 0; cores > 0; cpu = (cpu + 1) % CPU_SETSIZE) {
+        if (!CPU_ISSET(cpu, &have))
+            continue;
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
+        CPU_SET(cpu, &mine);
+        cores--;
+    }
+    if (sched_setaffinity(0, sizeof(mine), &mine) < 0)
+        native_child_fail(c, "cores", errno, "sched_setaffinity");
 }
 
 /* What the caller, or we, ignore or block is nothing the guest should know of. */
@@ -236,6 +305,8 @@ static int fence_guest_main(void *arg)
         if (syscall(SYS_prlimit64, 0, p->rlimits[i].resource, old, NULL) < 0)
             native_child_fail(c, "rlimit", errno, "setrlimit");
     }
+    if (p->cores)
+        fence_cores(c, p->cores);
     int r = cgroup_enter(c->entries, c->n_entries);
     if (r < 0)
         native_child_fail(c, "cgroup", -r, "enter");
@@ -259,7 +330,7 @@ static int fence_guest_main(void *arg)
     fence_seal(g);
     c->status->started_ns = native_now_ns();
     atomic_store(&c->status->state, NATIVE_STARTED);
-    c->status->exec_errno = fence_exec(p);
+    c->status->exec_errno = fence_find(p, fence_exec, NULL);
     atomic_store(&c->status->state, NATIVE_EXEC_FAILED);
     _exit(127);
 }

@@ -38,8 +38,13 @@ static void init_answer(struct native_status *status, int listener)
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0)
         return; /* the caller died meanwhile */
     unsigned nr = (unsigned)req.data.nr;
-    atomic_fetch_add(&status->denials[nr < NATIVE_CALLS ? nr : NATIVE_CALLS - 1], 1);
     struct seccomp_notif_resp resp = {.id = req.id, .error = -EPERM};
+    if (nr == SYS_mmap || nr == SYS_mremap) {
+        resp.error = -ENOMEM; /* what the kernel would answer; here it is also known */
+        atomic_fetch_add(&status->memory_refused, 1);
+    } else {
+        atomic_fetch_add(&status->denials[nr < NATIVE_CALLS ? nr : NATIVE_CALLS - 1], 1);
+    }
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
 }
 
@@ -62,18 +67,24 @@ static bool init_forward(int go_fd, pid_t main_pid)
 }
 
 /* Takes every dead child; true when the main process was among them. */
-static bool init_reap(struct native_status *status, pid_t main_pid)
+static bool init_reap(struct native_child *c, pid_t main_pid)
 {
+    struct native_status *status = c->status;
     bool main_gone = false;
     for (;;) {
         int wstatus;
         pid_t pid = waitpid(-1, &wstatus, WNOHANG | __WALL);
         if (pid <= 0)
             return main_gone;
+        if (main_gone)
+            status->ended_together++;
         if (pid == main_pid) {
             status->wstatus = wstatus;
             status->exited_ns = native_now_ns();
             init_note_scratch(status);
+            if (WIFSIGNALED(wstatus))
+                native_fence_note_static(c->plan, status);
+            status->ended_together++;
             main_gone = true;
         }
     }
@@ -84,8 +95,9 @@ static bool init_reap(struct native_status *status, pid_t main_pid)
 static _Noreturn void init_end(struct native_child *c)
 {
     kill(-1, SIGKILL);
-    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
-        ;
+    pid_t pid;
+    while ((pid = waitpid(-1, NULL, __WALL)) > 0 || errno == EINTR)
+        c->status->ended_together += pid > 0;
     native_child_note_end(c);
     _exit(0);
 }
@@ -114,7 +126,7 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
         {.fd = listener, .events = POLLIN},
     };
     for (;;) {
-        if (init_reap(status, main_pid)) {
+        if (init_reap(c, main_pid)) {
             uint32_t started = NATIVE_STARTED;
             /* a failed set-up or execve recorded its own state: the first cause stays */
             atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);

@@ -86,8 +86,9 @@ static void keeper_kill_all(const struct keeper *k)
  */
 static _Noreturn void keeper_drain(const struct keeper *k)
 {
-    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
-        ;
+    pid_t pid;
+    while ((pid = waitpid(-1, NULL, __WALL)) > 0 || errno == EINTR)
+        k->c->status->ended_together += pid > 0;
     native_child_note_end(k->c);
     _exit(0);
 }
@@ -114,8 +115,12 @@ static void keeper_reap(struct keeper *k)
         }
         status->exited_ns = native_now_ns();
         keeper_kill_all(k);
-        if (waitpid(k->main_pid, &wstatus, __WALL) == k->main_pid)
+        if (waitpid(k->main_pid, &wstatus, __WALL) == k->main_pid) {
             status->wstatus = wstatus;
+            status->ended_together++;
+            if (WIFSIGNALED(wstatus))
+                native_fence_note_static(k->c->plan, status);
+        }
         uint32_t started = NATIVE_STARTED;
         /* a failed set-up or execve recorded its own state: the first cause stays */
         atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);

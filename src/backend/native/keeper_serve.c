@@ -311,6 +311,11 @@ void keeper_serve(struct keeper *k, int listener)
         if (!k->scoped && serve_is_valid(&c))
             r = serve_kill(&c);
         break;
+    case SYS_mmap:
+    case SYS_mremap:
+        atomic_fetch_add(&k->c->status->memory_refused, 1);
+        r = -ENOMEM;
+        break;
     default: break;
     }
     unsigned nr = (unsigned)c.nr;

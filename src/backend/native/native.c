@@ -315,8 +315,8 @@ static void usage_of(const struct cgroup_usage *c, struct backend_usage *ret)
         .cpu_user_ns = c->cpu_user_ns,
         .cpu_sys_ns = c->cpu_sys_ns,
         .peak_memory_bytes = c->memory_peak_bytes,
-        .processes_peak = c->pids_peak,
-        .processes_now = c->pids_now,
+        .processes_peak = c->pids_peak - MIN(c->pids_peak, c->own_tasks),
+        .processes_now = c->pids_now - MIN(c->pids_now, c->own_tasks),
         .processes_refused = c->pids_refused,
         .oom_kills = c->oom_kills,
         .throttled_ns = c->throttled_ns,
@@ -331,10 +331,18 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
         return -1;
     if (cgroup_needs_sampling(n->cgroup))
         cgroup_sample(n->cgroup);
+    if (native_started(g))
+        cgroup_exclude_cpu(n->cgroup, n->status->setup_user_ns, n->status->setup_sys_ns);
     if (cgroup_usage(n->cgroup, &u) < 0)
         return -1;
     usage_of(&u, ret);
     return 0;
+}
+
+static int native_pause(struct guest *g, bool pause)
+{
+    struct native *n = g->priv;
+    return n->cgroup && cgroup_freeze(n->cgroup, pause) == 0 ? 0 : -1;
 }
 
 static uint64_t tv_ns(struct timeval tv)
@@ -457,6 +465,9 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     finish_usage(g, &ru, &o->usage);
     finish_denials(n->status, o);
     o->scratch_full = n->status->scratch_full != 0;
+    o->memory_refused = n->status->memory_refused;
+    o->static_bytes = n->status->static_bytes;
+    o->usage.processes_peak = MAX(o->usage.processes_peak, n->status->ended_together);
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
     if (n->cgroup)
         cgroup_remove_v1(n->cgroup);
@@ -476,6 +487,7 @@ const struct backend backend_native = {
     .signal = native_signal,
     .started = native_started,
     .measure = native_measure,
+    .pause = native_pause,
     .lingers = native_lingers,
     .finish = native_finish,
 };

@@ -35,6 +35,9 @@ struct native_status {
     uint64_t setup_user_ns, setup_sys_ns; /* CPU time of pid 1 and its helpers before the guest */
     uint64_t guest_user_ns, guest_sys_ns, guest_rss_bytes; /* valid with all_dead */
     _Atomic uint32_t all_dead; /* every process of the guest was reaped; only pid 1 itself is left */
+    uint32_t ended_together;   /* processes alive or unreaped when the main one ended, itself included */
+    uint64_t static_bytes;     /* memory its program file asks for; noted when a signal ended it */
+    _Atomic uint32_t memory_refused; /* requests for more memory than can be given */
     uint32_t scratch_full; /* no space or no inode was left when the main process ended */
     char stage[24];
     char what[256];
@@ -114,6 +117,10 @@ void native_drop_last_capability(struct native_child *c);
 int native_fence_make(struct native_child *c);
 pid_t native_guest_clone(struct native_guest *g);
 int native_fence_apparmor(const char *name);
+
+/* After a death by signal: notes what the program's own file asks for (static arrays). A program that
+ * cannot be loaded for them is killed by the kernel, which says no more than the signal. */
+void native_fence_note_static(const struct plan *p, struct native_status *status);
 
 /* init.c: reaps, serves the listener, reports */
 _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g);
