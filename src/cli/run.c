@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/log.h"
+#include "cli/terminal.h"
 #include "host/host.h"
 #include "lang/load.h"
 #include "lang/source.h"
@@ -23,7 +25,7 @@
 
 extern char **environ;
 
-enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN, OPT_LANGUAGE };
+enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN, OPT_LANGUAGE, OPT_TERMINAL };
 
 static const struct options_own run_options[] = {
     {"language", 0, OPTIONS_REQUIRED, OPT_LANGUAGE, "NAME",
@@ -33,6 +35,7 @@ static const struct options_own run_options[] = {
     {"status-fd", 0, OPTIONS_REQUIRED, OPT_STATUS_FD, "N",
      "write the result as JSON to descriptor N"},
     {"stdin", 0, OPTIONS_REQUIRED, OPT_STDIN, "FILE", "standard input of the guest"},
+    {NULL, 'i', OPTIONS_NONE, OPT_TERMINAL, NULL, "give the guest a terminal of its own"},
     CLI_HELP_ROW,
 };
 
@@ -49,6 +52,8 @@ struct run_cli {
     struct policy venv_policy; /* borrows from policy and arena */
     struct loop_watch signals;
     int signal_fd;
+    bool is_interactive;
+    struct terminal terminal;
     struct cli_run_in *in; /* NULL: a run by itself */
     bool json, done;
     int result_fd, status_fd, stdin_fd;
@@ -57,6 +62,7 @@ struct run_cli {
 
 static void cli_done(struct run_cli *c)
 {
+    terminal_leave(&c->terminal);
     run_done(&c->job);
     lang_done(&c->lang);
     free(c->text);
@@ -75,6 +81,15 @@ static void cli_on_done(struct run_job *job)
     ((struct run_cli *)job->data)->done = true;
 }
 
+/* The kernel tells the guest's foreground processes. */
+static void cli_resize(struct run_cli *c)
+{
+    struct winsize size = {0};
+    terminal_size(&size.ws_row, &size.ws_col);
+    if (c->job.running && size.ws_row && size.ws_col)
+        (void)ioctl(c->job.supervised.guest.stdio[1], TIOCSWINSZ, &size);
+}
+
 static void cli_on_signal(struct loop_watch *w, uint32_t events)
 {
     (void)events;
@@ -82,6 +97,10 @@ static void cli_on_signal(struct loop_watch *w, uint32_t events)
     struct signalfd_siginfo info;
     if (read(c->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
+    if (info.ssi_signo == SIGWINCH) {
+        cli_resize(c);
+        return;
+    }
     if (c->is_source)
         lang_cancel(&c->lang);
     else
@@ -125,6 +144,8 @@ static int cli_signals(struct run_cli *c, struct cordon_err *err)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGQUIT);
+    if (c->is_interactive)
+        sigaddset(&set, SIGWINCH);
     sigprocmask(SIG_BLOCK, &set, NULL);
     c->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     c->signals = (struct loop_watch){.fd = c->signal_fd, .fn = cli_on_signal, .data = c};
@@ -184,8 +205,12 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     c->job.options = (struct supervise_options){
         .sinks = {c->json ? -1 : 1, c->json ? -1 : 2},
         .keep_output = kept,
+        .keep_escapes = c->is_interactive,
         .stdin_fd = c->stdin_fd,
     };
+    c->job.terminal = c->is_interactive;
+    if (c->is_interactive)
+        terminal_size(&c->job.rows, &c->job.columns);
     log_begin(c->log, c->policy, c->options.argv);
     if (host_probe_quick(&c->job.host, err) < 0)
         return -1;
@@ -197,9 +222,14 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     if ((c->is_source ? lang_start(&c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) <
         0)
         return -1;
-    while (!c->done)
+    while (!c->done) {
+        /* not before the guest's own start: until then Ctrl-C is for us */
+        if (c->is_interactive && c->job.running && !c->terminal.raw &&
+            terminal_enter(&c->terminal, err) < 0)
+            return -1;
         if (loop_once(&c->loop, -1) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
+    }
     return 0;
 }
 
@@ -226,24 +256,42 @@ static int cli_source(struct run_cli *c, struct cordon_err *err)
     return 0;
 }
 
-/* In a workspace the tree is given; what the line says about one does not count. */
+/* In a workspace the tree is given; what the line says about one does not count. A terminal's kind
+ * goes with it; what the line says about that does count. */
 static int cli_resolve(struct run_cli *c, struct cordon_err *err)
 {
     struct policy_input input = options_input(&c->options, environ);
-    if (!c->in)
+    bool has_kind = c->is_interactive && getenv("TERM");
+    if (!c->in && !has_kind)
         return policy_resolve(&input, &c->policy, err);
     _cleanup_free_ struct policy_setting *settings =
-        calloc(input.n_settings + 1, sizeof(*settings));
+        calloc(input.n_settings + 2, sizeof(*settings));
     _cleanup_buf_ struct buf value = BUF_INIT(8192);
-    buf_printf(&value, "%s:overlay", c->in->base);
+    buf_printf(&value, "%s:overlay", c->in ? c->in->base : "");
     if (!settings || value.failed)
         return err_nomem(err, "policy");
+    size_t n = 0;
+    if (has_kind)
+        settings[n++] = (struct policy_setting){.name = "env", .value = "TERM"};
     for (size_t i = 0; i < input.n_settings; i++)
-        settings[i] = input.settings[i];
-    settings[input.n_settings++] =
-        (struct policy_setting){.name = "workspace", .value = value.data};
+        settings[n++] = input.settings[i];
+    if (c->in)
+        settings[n++] = (struct policy_setting){.name = "workspace", .value = value.data};
     input.settings = settings;
+    input.n_settings = n;
     return policy_resolve(&input, &c->policy, err);
+}
+
+static int cli_check_terminal(struct run_cli *c, struct cordon_err *err)
+{
+    const char *other = options_has(&c->options, OPT_JSON)    ? "--json"
+                        : options_has(&c->options, OPT_STDIN) ? "--stdin"
+                        : c->is_source && str_eq(c->options.argv[0], "-")
+                            ? "source text from standard input"
+                            : NULL;
+    return other
+               ? err_set(err, CORDON_ERR_USAGE, "options", 0, "-i and %s exclude each other", other)
+               : 0;
 }
 
 static int cli_prepare(struct run_cli *c, struct cordon_err *err)
@@ -256,6 +304,9 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
     if (!c->is_source && options_has(&c->options, OPT_LANGUAGE))
         return err_set(err, CORDON_ERR_USAGE, "options", 0,
                        "--language is for source text; after -- stands a command");
+    c->is_interactive = options_has(&c->options, OPT_TERMINAL);
+    if (c->is_interactive && (terminal_check(err) < 0 || cli_check_terminal(c, err) < 0))
+        return -1;
     if (cli_resolve(c, err) < 0)
         return -1;
     c->log = (enum log_level)policy_num(c->policy, FIELD_LOG);
@@ -267,6 +318,7 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
 int cli_run_in(struct cli_run_in *in, int argc, char **argv)
 {
     struct run_cli c = {.in = in,
+                        .terminal = TERMINAL_INIT,
                         .signal_fd = -1,
                         .result_fd = -1,
                         .status_fd = -1,
@@ -286,10 +338,12 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
     } else if (cli_prepare(&c, &err) < 0) {
         status = cli_fail(&err);
     } else if (cli_run_job(&c, &err) < 0) {
+        terminal_leave(&c.terminal); /* before anything is said */
         result_from_error(&c.job.result, &err);
         cli_report(&c, err.hint);
         status = err.code;
     } else {
+        terminal_leave(&c.terminal);
         bool failed = c.job.result.verdict == VERDICT_SANDBOX_ERROR;
         if (in && !failed)
             in->on_result(in, &c.job);

@@ -259,6 +259,9 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
     if (!p->argv)
         return err_nomem(err, "plan");
     p->command = p->argv[0];
+    p->terminal = req->terminal;
+    p->rows = req->rows;
+    p->columns = req->columns;
     p->time_ns = host->time_ns;
     p->cgroups = host->cgroups;
     p->own_host_ids = host->is_root;

@@ -138,6 +138,8 @@ struct plan {
         bool memory, pids, cpu;
     } by_group;
     unsigned cores;        /* the guest runs on so many cores of ours, 0: on all */
+    bool terminal;         /* its standard streams are a terminal of its own, of this size */
+    unsigned short rows, columns;
     bool writes_host;      /* some host path is writable to the guest */
     bool hands_back_cwd;   /* the working directory is read after the guest is gone: outcome.cwd_fd */
     bool scratch_exact;    /* disk_limit or max_files was asked for: a full scratch is that limit */
@@ -155,6 +157,8 @@ struct plan_request {
     char *const *argv;         /* command and arguments */
     const struct plan_file *files; /* besides the policy's own */
     size_t n_files;
+    bool terminal;
+    unsigned short rows, columns;
     const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or with
                                     workspace_copy of the copy; NULL: not made yet (explain) */
     bool workspace_copy;

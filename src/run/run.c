@@ -25,7 +25,10 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
                                    .host = &job->host,
                                    .argv = job->argv,
                                    .files = job->files,
-                                   .n_files = job->n_files};
+                                   .n_files = job->n_files,
+                                   .terminal = job->terminal,
+                                   .rows = job->rows,
+                                   .columns = job->columns};
     *ret_refused = false;
     if (files_begin(job, err) < 0)
         return -1;

@@ -33,6 +33,8 @@ struct run_job {
     char *const *argv;
     const struct plan_file *files;
     size_t n_files;
+    bool terminal; /* the guest's streams are a terminal of its own, not pipes */
+    unsigned short rows, columns;
     const char *stage; /* of a source run, for the result; NULL: a command */
     struct supervise_options options;
     const char *cwd; /* the caller's working directory, where kept workspaces go; NULL: our own */

@@ -271,8 +271,8 @@ static void in_source_ready(struct loop_watch *w, uint32_t events)
 static void in_target_ready(struct loop_watch *w, uint32_t events)
 {
     struct stream_in *s = w->data;
-    if (events & EPOLLERR)
-        in_end(s); /* no reader is left */
+    if (events & (EPOLLERR | EPOLLHUP))
+        in_end(s); /* no reader is left; a terminal says so in its own way */
     else
         in_step(s, false);
 }

@@ -94,6 +94,8 @@ static int supervise_streams(struct supervised *s)
         if (stream_out_start(&s->out[i], s->loop, s->guest.stdio[i + 1], s->options.sinks[i],
                              s->options.keep_output, s->plan->limits.max_output) < 0)
             return -1;
+        if (s->options.keep_escapes)
+            s->out[i].strip = false;
     }
     return stream_in_start(&s->in, s->loop, &s->guest.stdio[0], s->options.stdin_fd,
                            s->options.stdin_data, s->options.stdin_len);

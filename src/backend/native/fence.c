@@ -291,6 +291,8 @@ static int fence_guest_main(void *arg)
 
     if (setsid() < 0)
         native_child_fail(c, "session", errno, "setsid");
+    if (p->terminal && native_pty_control() < 0)
+        native_child_fail(c, "session", errno, "controlling terminal");
     fence_reset_signals();
     for (size_t i = 0; i < p->n_rlimits; i++) {
         uint64_t lim[2] = {p->rlimits[i].value, p->rlimits[i].value};

@@ -93,6 +93,28 @@ static int start_open_files(struct native_start *s, struct cordon_err *err)
     return 0;
 }
 
+/* Three pipes; or a terminal in the place of the first two, whose far end then serves as stderr too: the
+ * third pipe has no writer and reads as ended. */
+static int start_streams(struct native_start *s, struct cordon_err *err)
+{
+    const struct plan *p = s->child.plan;
+    int first = 0;
+    if (p->terminal) {
+        if (native_pty_open(p->rows, p->columns, &s->pipes[0][1], &s->pipes[0][0]) < 0 ||
+            (s->pipes[1][0] = fcntl(s->pipes[0][1], F_DUPFD_CLOEXEC, 3)) < 0 ||
+            (s->pipes[1][1] = fcntl(s->pipes[0][0], F_DUPFD_CLOEXEC, 3)) < 0)
+            return err_set(err, CORDON_ERR_HOST, "start", errno, "a terminal for the guest");
+        first = 2;
+    }
+    for (int i = first; i < 3; i++)
+        if (pipe2(s->pipes[i], O_CLOEXEC) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
+    s->child.stdio[0] = s->pipes[0][0];
+    s->child.stdio[1] = s->pipes[1][1];
+    s->child.stdio[2] = s->pipes[p->terminal ? 1 : 2][1];
+    return 0;
+}
+
 static int start_prepare(struct native_start *s, struct cordon_err *err)
 {
     const struct plan *p = s->child.plan;
@@ -114,9 +136,8 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "status page");
     s->n->status = page;
     s->n->status->listener_fd = -1;
-    for (int i = 0; i < 3; i++)
-        if (pipe2(s->pipes[i], O_CLOEXEC) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
+    if (start_streams(s, err) < 0)
+        return -1;
     if (pipe2(s->done, O_CLOEXEC) < 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->go) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
@@ -129,9 +150,6 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     s->child.status = s->n->status;
     s->child.done_fd = s->done[1];
     s->child.go_fd = s->go[0];
-    s->child.stdio[0] = s->pipes[0][0];
-    s->child.stdio[1] = s->pipes[1][1];
-    s->child.stdio[2] = s->pipes[2][1];
     s->child.mount_fds = s->mount_fds;
     s->child.file_fds = s->file_fds;
     native_argv_area(&s->child.argv_area, &s->child.argv_area_len);

@@ -147,6 +147,11 @@ void native_keeper_dir_remove(const char *path, int *fd);
 
 /* Is a failure in this stage the host's refusal of the tier (rather than a fault of the request)? */
 bool native_stage_is_tier(const char *stage);
+/* pty.c: a terminal; the near end is ours, the far end the guest's. -1 with errno. */
+int native_pty_open(unsigned short rows, unsigned short columns, int *ret_near, int *ret_far);
+/* In the guest, after setsid: standard input becomes its controlling terminal. */
+int native_pty_control(void);
+
 /* The memory behind this process's arguments, as the kernel shows it in /proc/PID/cmdline. */
 void native_argv_area(char **ret_area, size_t *ret_len);
 extern char **native_main_argv;
