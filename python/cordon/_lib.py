@@ -86,9 +86,9 @@ def _candidates() -> Iterator[Tuple[str, Optional[str]]]:
     built = package.parents[1] / "build" / "src" / "lib" / SONAME  # the source tree itself
     if (package.parents[1] / "include" / "cordon.h").is_file() and built.is_file():
         yield str(built), _program_of_build(built)
-    for place in ("/usr/local/lib", "/usr/local/lib/x86_64-linux-gnu"):  # not in every ld.so.conf
-        if os.path.isfile(f"{place}/{SONAME}"):
-            yield f"{place}/{SONAME}", None
+    for folder in ("/usr/local/lib", "/usr/local/lib/x86_64-linux-gnu"):  # not in every ld.so.conf
+        if os.path.isfile(f"{folder}/{SONAME}"):
+            yield f"{folder}/{SONAME}", None
     yield SONAME, None
 
 

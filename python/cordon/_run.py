@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import functools
 import os
 import select
 import threading
@@ -45,6 +46,7 @@ class Run:
         self._streamed = streamed
         self._on_end = on_end
         self._outcome: Union[ExecutionResult, SandboxError, None] = None
+        self._wakers: List[Callable[[], Any]] = []  # of those who wait while somebody else takes the result
         self._job = _lib.Job(lease, request)
 
     # -- ending ---------------------------------------------------------------------------------
@@ -58,19 +60,25 @@ class Run:
                 found = self._job.wait(0)
                 if found is None:
                     return False
-                self._outcome = from_engine(*found)
+                outcome: Union[ExecutionResult, SandboxError] = from_engine(*found)
             except SandboxError as e:
-                self._outcome = e
+                outcome = e
+            self._outcome = outcome
             if not self._streamed:
                 self._job.free()
-            outcome = self._outcome
+            self._wake()
         self._on_end(self, outcome)
         return True
+
+    def _wake(self) -> None:
+        for waker in self._wakers:
+            waker()
 
     def _free(self) -> None:
         with self._lock:
             self._streamed = False
             self._job.free()
+            self._wake()
             if self._outcome is not None:
                 return
             self._outcome = outcome = SandboxError("the run was given up", code=130, stage="run")
@@ -117,13 +125,60 @@ class Run:
         return self._end()
 
     def _poll(self, fd: int, timeout: Optional[float]) -> None:
-        poll = select.poll()
-        poll.register(fd, select.POLLIN)
         until = None if timeout is None else time.monotonic() + timeout
         while not self._collect():
             left = None if until is None else max(0.0, until - time.monotonic())
-            if not poll.poll(None if left is None else left * 1000 + 1) and left == 0.0:
+            if not self._sleep([fd], left) and left == 0.0:
                 raise TimeoutError("the run has not ended")
+
+    def _sleep(self, fds: List[int], timeout: Optional[float]) -> bool:
+        """Until one of the descriptors is readable, or the run has ended by another thread's hand."""
+        read, write = os.pipe()
+        waker = functools.partial(os.write, write, b"x")
+        try:
+            with self._lock:
+                if self._outcome is not None and not self._job.pointer:
+                    return True
+                self._wakers.append(waker)
+            poll = select.poll()
+            for fd in (*fds, read):
+                poll.register(fd, select.POLLIN)
+            return bool(poll.poll(None if timeout is None else timeout * 1000 + 1))
+        finally:
+            with self._lock:
+                if waker in self._wakers:
+                    self._wakers.remove(waker)
+            os.close(read)
+            os.close(write)
+
+    async def _async_sleep(self, fds: List[int]) -> None:
+        """The same for asyncio."""
+        loop = asyncio.get_running_loop()
+        ready: "asyncio.Future[None]" = loop.create_future()
+
+        def wake() -> None:
+            if not ready.done():
+                ready.set_result(None)
+
+        def waker() -> None:
+            try:
+                loop.call_soon_threadsafe(wake)
+            except RuntimeError:  # the loop is closed: nobody waits any more
+                pass
+
+        with self._lock:
+            if self._outcome is not None and not self._job.pointer:
+                return
+            self._wakers.append(waker)
+        for fd in fds:
+            loop.add_reader(fd, wake)
+        try:
+            await ready
+        finally:
+            for fd in fds:
+                loop.remove_reader(fd)
+            with self._lock:
+                self._wakers.remove(waker)
 
     def cancel(self) -> None:
         """Ends the guest. Its result follows with the verdict ``cancelled``, unless it ended before."""
@@ -148,7 +203,7 @@ class Run:
             if fd < 0:
                 continue
             try:
-                await _readable(fd)
+                await self._async_sleep([fd])
             except asyncio.CancelledError:
                 self._free()
                 raise
@@ -207,10 +262,7 @@ class Stream(Iterator[StreamEvent], AsyncIterator[StreamEvent]):
                 return event
             fds = self._fds()
             try:
-                poll = select.poll()
-                for fd in fds:
-                    poll.register(fd, select.POLLIN)
-                poll.poll()
+                self.run._sleep(fds, None)
             except KeyboardInterrupt:
                 self.close()
                 raise
@@ -228,7 +280,7 @@ class Stream(Iterator[StreamEvent], AsyncIterator[StreamEvent]):
                 return event
             fds = self._fds()
             try:
-                await _readable(*fds)
+                await self.run._async_sleep(fds)
             except asyncio.CancelledError:
                 self.close()
                 raise
@@ -265,23 +317,3 @@ class Stream(Iterator[StreamEvent], AsyncIterator[StreamEvent]):
         self.run._free()
         self.result = self.run._end()
         return StreamEvent("result", result=self.result)
-
-
-async def _readable(*fds: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready: "asyncio.Future[None]" = loop.create_future()
-
-    def wake() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    if not fds:
-        await asyncio.sleep(0)
-        return
-    for fd in fds:
-        loop.add_reader(fd, wake)
-    try:
-        await ready
-    finally:
-        for fd in fds:
-            loop.remove_reader(fd)

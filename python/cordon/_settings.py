@@ -99,9 +99,9 @@ def environment(value: Any) -> List[str]:
     if value is None:
         return []
     if isinstance(value, Mapping):
-        pairs = [(k, v) for k, v in value.items()]
+        pairs: List[Tuple[Any, Any]] = list(value.items())
     else:
-        pairs = [tuple(item.partition("=")[::2]) if "=" in item else (item, None)
+        pairs = [(item.partition("=")[0], item.partition("=")[2] if "=" in item else None)
                  for item in strings("env", value)]
     written = []
     for key, content in pairs:

@@ -22,7 +22,7 @@ import zipfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from . import _settings
 from .errors import SandboxError
@@ -68,8 +68,9 @@ class SandboxConfig:
         found = os.environ if environ is None else environ
         config = cls.for_level(SecurityLevel(found.get("CORDON_RUNNER_LEVEL", "standard")))
         changes: Dict[str, Any] = {}
-        for name, kind in (("timeout_seconds", float), ("max_memory_mb", int), ("allowed_modules", _words),
-                           ("data_dirs", _words)):
+        kinds: Tuple[Tuple[str, Callable[[str], Any]], ...] = (
+            ("timeout_seconds", float), ("max_memory_mb", int), ("allowed_modules", _words), ("data_dirs", _words))
+        for name, kind in kinds:
             text = found.get("CORDON_RUNNER_" + name.upper())
             if text is not None:
                 try:
@@ -161,14 +162,14 @@ class SubprocessRunner(SandboxedRunner):
         result with ``success`` False; an exception means that the call was wrong or Cordon failed."""
         with _Outcome() as outcome:
             run = self._sandbox.start_command(["python3", "-I", _ARCHIVE], files={_ARCHIVE: _archive()},
-                                              stdin=self._encoded(code, context, outcome), **outcome.grant)
+                                              stdin=self._encoded(code, context, outcome), allow_write=[outcome.path])
             return _result(run.wait(), outcome)
 
     async def execute_async(self, code: str, context: Optional[Dict[str, Any]] = None) -> SandboxResult:
         """As ``execute``, for asyncio."""
         with _Outcome() as outcome:
             run = self._sandbox.start_command(["python3", "-I", _ARCHIVE], files={_ARCHIVE: _archive()},
-                                              stdin=self._encoded(code, context, outcome), **outcome.grant)
+                                              stdin=self._encoded(code, context, outcome), allow_write=[outcome.path])
             return _result(await run, outcome)
 
     def _encoded(self, code: str, context: Optional[Mapping[str, Any]], outcome: "_Outcome") -> bytes:
@@ -264,7 +265,8 @@ def _archive() -> bytes:
 def _byte_code(name: str, source: bytes) -> bytes:
     """A hash-based pyc that is not checked against its source (PEP 552)."""
     code = compile(source, f"<{name}>", "exec", dont_inherit=True)
-    return importlib.util.MAGIC_NUMBER + b"\1\0\0\0" + importlib.util.source_hash(source) + marshal.dumps(code)
+    return b"".join((importlib.util.MAGIC_NUMBER, b"\1\0\0\0", importlib.util.source_hash(source),
+                     marshal.dumps(code)))
 
 
 class _Outcome:
@@ -283,7 +285,6 @@ class _Outcome:
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
-        self.grant = {"allow_write": [self.path]}
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -301,7 +301,7 @@ def _profile(level: Any, profile: Optional[str]) -> Optional[str]:
 
 
 def _descriptor(stdin: Any) -> int:
-    if isinstance(stdin, int) and not isinstance(stdin, bool):
+    if type(stdin) is int:
         return stdin
     try:
         return stdin.fileno()

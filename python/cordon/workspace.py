@@ -245,7 +245,7 @@ def _run(top: str, command: List[str], action: Mapping[str, Any], config: Sandbo
 def _log(config: SandboxConfig, task_id: str, event: str, **more: Any) -> None:
     """One line of JSON; never what the guest wrote."""
     os.makedirs(config.logs_dir, exist_ok=True)
-    record = {"event": event, "timestamp": datetime.now(timezone.utc).isoformat(), "task_id": task_id, "cmd": None,
+    record: Dict[str, Any] = {"event": event, "timestamp": datetime.now(timezone.utc).isoformat(), "task_id": task_id, "cmd": None,
               "exit_code": None, "duration_sec": None, "error": None, "changed_files": [], "diff_len": 0, **more}
     line = json.dumps(record, ensure_ascii=True) + "\n"
     fd = os.open(os.path.join(config.logs_dir, f"{task_id}.jsonl"),

@@ -1,0 +1,390 @@
+"""cordon.Sandbox: results, limits, wrong arguments, threads, asyncio, streams, fork."""
+
+import asyncio
+import base64
+import os
+import pickle
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+import cordon
+from cordon import Sandbox, SandboxError
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(timeout=10) as made:
+        yield made
+
+
+def gone(token, within=2.0):
+    """No process of the host has this word in its command line any more."""
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        found = subprocess.run(["pgrep", "-f", token], capture_output=True, text=True).stdout.split()
+        if not found:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_fields(sandbox):
+    result = sandbox.run("print('é')")
+    assert (result.stdout, result.stderr, result.exit_code, result.timed_out) == ("é\n", "", 0, False)
+    assert result.verdict == "ok" and result.ok and result.stdout_bytes == 3 and result.stdout_encoding == "utf-8"
+    assert result.runtime_ms == result.wall_ms > 0 and result.peak_memory_bytes > 0 and result.processes_peak >= 1
+    assert result.enforcement["tier"] in ("full", "landlock") and result.denials == [] and result.limit is None
+    assert result.stage == "run" and result.signal is None
+    known = result.as_dict()
+    assert known["stdout"] == "é\n" and known["version"] == 1 and known["changed_files"] == []
+
+
+def test_binary_output(sandbox):
+    result = sandbox.run_command(["printf", r"\377\000x"])
+    assert result.stdout_encoding == "base64" and base64.b64decode(result.stdout) == result.stdout_raw == b"\xff\0x"
+
+
+def test_output_is_cut_between_characters():
+    with Sandbox(max_output_bytes=4) as sandbox:
+        result = sandbox.run("print('aéé')")
+    assert result.stdout == "aé" and result.stdout_truncated and result.stdout_bytes == 6
+    assert len(result.stdout_raw) == 4
+
+
+def test_signal_and_limits(sandbox):
+    result = sandbox.run_command(["sh", "-c", "kill -SEGV $$"])
+    assert (result.verdict, result.signal, result.exit_code) == ("signaled", 11, 139)
+    result = sandbox.run_command(["sleep", "10"], timeout=0.2)
+    assert (result.verdict, result.exit_code, result.limit["value"]) == ("time_limit", 124, "0.2s")
+    assert sandbox.run_command(["no-such-command"]).exit_code == 127
+
+
+def test_imports(sandbox):
+    result = sandbox.run("x = 1\nimport os")
+    assert (result.verdict, result.exit_code) == ("rejected", 77)
+    assert result.stderr == "blocked import: os (line 2)\n"
+    assert sandbox.run("import math").ok
+    assert "blocked" in sandbox.run("__import__('o' + 's')").stderr
+    with Sandbox(allowed_imports=["os"]) as allowed:
+        assert allowed.run("import os").ok
+        assert allowed.run("import math").verdict == "rejected"
+    with Sandbox(allowed_imports=["os"], blocked_imports=["os"]) as both:
+        assert both.run("import os").verdict == "rejected"
+    with Sandbox(allowed_imports=[]) as nothing:
+        assert nothing.run("import math").verdict == "rejected"
+        assert nothing.run("print(1)").ok
+
+
+def test_languages(sandbox):
+    assert sandbox.run("echo $1", "sh", args=["x"]).stdout == "x\n"
+    assert sandbox.run("print 1", language="perl").stdout == "1"
+    with pytest.raises(ValueError, match="unknown language 'cobol'"):
+        sandbox.run("x", language="cobol")
+
+
+def test_stdin(sandbox, tmp_path):
+    assert sandbox.run("print(input())", stdin="text\n").stdout == "text\n"
+    assert sandbox.run_command(["cat"], stdin=b"\0bytes").stdout_raw == b"\0bytes"
+    assert sandbox.run_command(["cat"]).stdout == ""
+    (tmp_path / "in").write_text("file")
+    with open(tmp_path / "in") as file:
+        assert sandbox.run_command(["cat"], stdin=file).stdout == "file"
+    with pytest.raises(TypeError):
+        sandbox.run_command(["cat"], stdin=1.5)
+
+
+def test_files(sandbox):
+    many = {f"d{i % 50}/f{i}": str(i) for i in range(10_000)}
+    with Sandbox(timeout=30, filesystem=many) as full:
+        result = full.run("import glob; print(len(glob.glob('d*/f*')), open('d7/f57').read())")
+    assert result.stdout == "10000 57\n"
+    assert sandbox.run("print(open('x').read())", files={"x": b"1"}).stdout == "1\n"
+    assert not sandbox.run("open('x')").ok
+
+
+def test_environment(monkeypatch):
+    monkeypatch.setenv("CORDON_TEST_SECRET", "secret")
+    with Sandbox(env={"NAME": "a=b c"}) as sandbox:
+        text = sandbox.run_command(["env"], env={"MORE": "1"}).stdout
+    assert "NAME=a=b c\n" in text and "MORE=1\n" in text and "secret" not in text
+
+
+def test_levels_and_limits():
+    with Sandbox(level="strict") as strict:
+        assert strict.run_command(["sleep", "30"], timeout=0.3).limit["value"] == "0.3s"
+        result = strict.run("x = bytearray(300 << 20)")
+        assert (result.verdict, result.limit["value"]) == ("memory_limit", "256M")
+    with Sandbox(level="strict", max_memory_mb=64) as smaller:
+        assert smaller.run("x = bytearray(100 << 20)").limit["value"] == "64M"
+    with Sandbox(processes=1) as alone:
+        assert not alone.run_command(["sh", "-c", "sleep 0 & wait; exec true; exit 3"]).ok
+
+
+def test_mounts(tmp_path):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "x").write_text("seen")
+    for mounts in ([(str(folder), "/mnt/data")], [f"{folder}:/mnt/data:ro"]):
+        with Sandbox(mounts=mounts) as sandbox:
+            result = sandbox.run_command(["sh", "-c", "cat /mnt/data/x; echo 1 > /mnt/data/x"])
+            assert result.stdout == "seen" and not result.ok
+    assert (folder / "x").read_text() == "seen"
+
+
+def test_config_file(tmp_path):
+    (tmp_path / "cordon.toml").write_text('[sandbox.profiles.small]\ntime_limit = "300ms"\n')
+    with Sandbox(config=tmp_path / "cordon.toml", profile="small") as sandbox:
+        assert sandbox.run_command(["sleep", "5"]).limit["value"] == "300ms"
+
+
+@pytest.mark.parametrize("arguments, error", [
+    ({"timeout": -1}, ValueError), ({"timeout": 0}, ValueError), ({"timeout": float("nan")}, ValueError),
+    ({"timeout": None}, TypeError), ({"timeout": True}, TypeError), ({"max_memory_mb": -5}, ValueError),
+    ({"max_memory_mb": "x"}, TypeError), ({"max_memory_mb": 1.5}, TypeError), ({"max_output_bytes": -1}, ValueError),
+    ({"max_memory_mb": 2 ** 70}, ValueError),
+    ({"filesystem": {"/abs": ""}}, ValueError), ({"filesystem": {"a/../../b": ""}}, ValueError),
+    ({"filesystem": {"": ""}}, ValueError), ({"filesystem": {"a\0": ""}}, ValueError),
+    ({"filesystem": {"a//b": ""}}, ValueError), ({"filesystem": {"x" * 300: ""}}, ValueError),
+    ({"filesystem": {1: ""}}, TypeError), ({"filesystem": {"a": 1}}, TypeError), ({"filesystem": ["a"]}, TypeError),
+    ({"allowed_imports": "o s"}, ValueError), ({"allowed_imports": [1]}, TypeError), ({"level": "none"}, ValueError),
+    ({"level": 3}, TypeError), ({"level": "strict", "profile": "testing"}, ValueError), ({"env": {"A=B": "c"}}, ValueError),
+    ({"env": {"A": 1}}, TypeError), ({"mounts": [("a",)]}, ValueError), ({"no_such_setting": 1}, TypeError),
+    ({"processes": -1}, ValueError), ({"disk_limit": 1.5}, TypeError), ({"virtual_fs": "yes"}, TypeError),
+])
+def test_wrong_arguments(arguments, error):
+    with pytest.raises(error):
+        Sandbox(**arguments)
+
+
+@pytest.mark.parametrize("code, error", [
+    (b"print(1)", TypeError), (None, TypeError), ("a\0b", ValueError), ("x = '\ud800'", ValueError),
+    ("#" * (100 << 20), ValueError)])
+def test_wrong_code(sandbox, code, error):
+    with pytest.raises(error):
+        sandbox.run(code)
+
+
+def test_wrong_commands(sandbox):
+    for command, error in (("ls", TypeError), ([], ValueError), ([""], ValueError), (["a\0"], ValueError), ([1], TypeError)):
+        with pytest.raises(error):
+            sandbox.run_command(command)
+
+
+def test_engine_errors_are_exceptions():
+    with Sandbox(profile="no-such-profile") as sandbox, pytest.raises(SandboxError) as caught:
+        sandbox.run("1")
+    assert caught.value.code == 78 and caught.value.stage and "no-such-profile" in str(caught.value)
+    assert sandbox.stats().errors == 1
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (copy.code, copy.stage, str(copy)) == (caught.value.code, caught.value.stage, str(caught.value))
+
+
+def test_stats():
+    with Sandbox() as sandbox:
+        assert sandbox.stats() == cordon.Stats(0, 0, {}, None, None, None, None)
+        for status in (0, 0, 3):
+            sandbox.run_command(["sh", "-c", f"exit {status}"])
+        stats = sandbox.stats()
+    assert stats.runs == 3 and stats.verdicts == {"ok": 2, "nonzero_exit": 1}
+    assert 0 < stats.wall_ms_p50 <= stats.wall_ms_p99 and stats.peak_memory_bytes_p99 > 0
+
+
+def test_threads(sandbox):
+    found = {}
+
+    def work(i):
+        for j in range(5):
+            found[i, j] = sandbox.run_command(["echo", f"{i} {j}"]).stdout
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {(i, j): f"{i} {j}\n" for i in range(8) for j in range(5)}
+
+
+def test_asyncio(sandbox):
+    async def main():
+        started = time.monotonic()
+        results = await asyncio.gather(*(sandbox.run_command_async(["sh", "-c", f"sleep 0.3; echo {i}"])
+                                         for i in range(10)), sandbox.run_async("print('code')"))
+        return results, time.monotonic() - started
+
+    results, seconds = asyncio.run(main())
+    assert [r.stdout for r in results] == [f"{i}\n" for i in range(10)] + ["code\n"]
+    assert seconds < 2.5
+
+
+def test_async_cancellation_kills_the_guest():
+    async def main():
+        async with Sandbox(timeout=60) as sandbox:
+            task = asyncio.create_task(sandbox.run_command_async(["sleep", "31.4159"]))
+            await asyncio.sleep(0.5)
+            assert not gone("sleep 31.4159", within=0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert gone("sleep 31.4159")
+            assert (await sandbox.run_command_async(["true"])).ok
+
+    asyncio.run(main())
+
+
+def test_async_timeout_kills_the_guest():
+    async def main():
+        with Sandbox(timeout=60) as sandbox:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(sandbox.run_command_async(["sleep", "27.1828"]), 0.4)
+            assert gone("sleep 27.1828")
+
+    asyncio.run(main())
+
+
+def test_stream(sandbox):
+    code = "import time\nfor i in range(3):\n    print(i, flush=True)\n    time.sleep(0.25)\nraise ValueError"
+    times, texts, result = [], "", None
+    for event in sandbox.stream(code):
+        if event.kind == "stdout":
+            times.append(time.monotonic())
+            texts += event.text
+        elif event.kind == "result":
+            result = event.result
+    assert texts == result.stdout == "0\n1\n2\n" and result.exit_code == 1 and "ValueError" in result.stderr
+    assert times[-1] - times[0] > 0.3
+
+
+def test_stream_of_half_characters(sandbox):
+    stream = sandbox.stream_command(["sh", "-c", r"printf '\303'; sleep 0.2; printf '\251'; printf '\377' >&2"])
+    events = list(stream)
+    assert "".join(e.text for e in events if e.kind == "stdout") == "é"
+    assert "".join(e.text for e in events if e.kind == "stderr") == "\ufffd"
+    assert b"".join(e.data for e in events if e.kind == "stderr") == b"\xff"
+    assert stream.result.ok and events[-1].kind == "result"
+
+
+def test_stream_that_is_left_ends_the_guest(sandbox):
+    with sandbox.stream_command(["sh", "-c", "echo 1; exec sleep 16.1803"]) as stream:
+        assert next(stream).data == b"1\n"
+    assert gone("sleep 16.1803")
+
+
+def test_async_stream(sandbox):
+    async def main():
+        return [e.kind async for e in sandbox.stream_command(["sh", "-c", "echo 1; sleep 0.2; echo 2 >&2"])]
+
+    assert asyncio.run(main()) == ["stdout", "stderr", "result"]
+
+
+def test_run_object(sandbox):
+    run = sandbox.start_command(["sleep", "14.1421"])
+    assert not run.done()
+    with pytest.raises(TimeoutError):
+        run.wait(0.2)
+    run.signal(signal.SIGTERM)
+    assert run.wait().signal == signal.SIGTERM and run.done()
+    run = sandbox.start_command(["sleep", "14.1421"])
+    run.cancel()
+    assert run.wait(5).verdict == "cancelled"
+    assert run.wait() is run.wait()
+    with pytest.raises(ValueError):
+        run.stream()
+
+
+def test_close_ends_what_runs():
+    sandbox = Sandbox(timeout=60)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(sandbox.run_command(["sleep", "17.3205"])))
+    thread.start()
+    time.sleep(0.5)
+    sandbox.close()
+    thread.join(5)
+    assert not thread.is_alive() and found[0].verdict == "cancelled" and gone("sleep 17.3205")
+    sandbox.close()
+    with pytest.raises(ValueError, match="closed"):
+        sandbox.run("1")
+
+
+def test_fork(sandbox):
+    assert sandbox.run_command(["true"]).ok
+    run = sandbox.start_command(["sh", "-c", "sleep 0.5; echo parent"])
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            text = sandbox.run_command(["echo", "child"]).stdout
+            try:
+                run.wait()
+            except SandboxError as e:
+                text += str(e.code)
+            with Sandbox() as own:
+                text += own.run_command(["echo", "own"]).stdout
+            os.write(write, text.encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read) as pipe:
+        assert pipe.read() == "child\n64own\n"
+    os.waitpid(child, 0)
+    assert run.wait().stdout == "parent\n" and sandbox.run_command(["true"]).ok
+
+
+def test_supervisor_that_is_killed_is_replaced():
+    with Sandbox() as sandbox:
+        sandbox.run_command(["true"])
+        run = sandbox.start_command(["sleep", "5"])
+        os.kill(sandbox._lease.supervisor_pid(), signal.SIGKILL)
+        with pytest.raises(SandboxError) as caught:
+            run.wait(5)
+        assert caught.value.code == 70
+        assert sandbox.run_command(["true"]).ok
+
+
+def test_nothing_is_left():
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with Sandbox() as sandbox:
+            sandbox.run_command(["true"])
+            list(sandbox.stream_command(["echo", "1"]))
+            sandbox.start_command(["sleep", "9"])
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_settings_are_the_engines():
+    """Every name the package takes is one of the engine's, and the other way round."""
+    from cordon import _settings
+    text = (pathlib_root() / "src/policy/fields.def").read_text()
+    import re
+    rows = re.findall(r'^X\([A-Z_]+, "(\w*)", \w+, "([\w-]*)"', text, re.M)
+    flags = {flag.replace("-", "_") for _, flag in rows if flag}
+    keys = {key for key, _ in rows}
+    assert _settings.NAMES <= flags | keys
+    taken = _settings.NAMES | {"file", "env", "allow_import", "block_import", "seccomp", "apparmor"}
+    assert flags - taken == set(), "a setting the package does not know"
+
+
+def pathlib_root():
+    import pathlib
+    root = pathlib.Path(__file__).resolve().parents[2]
+    if not (root / "src/policy/fields.def").exists():
+        pytest.skip("needs the source tree")
+    return root
+
+
+def test_close_inside_a_loop():
+    async def main():
+        sandbox = Sandbox(timeout=60)
+        task = asyncio.create_task(sandbox.run_command_async(["sleep", "22.3606"]))
+        stream = sandbox.stream_command(["sleep", "22.3606"])
+        reader = asyncio.create_task(stream.__anext__())
+        await asyncio.sleep(0.4)
+        sandbox.close()
+        assert (await asyncio.wait_for(task, 5)).verdict == "cancelled"
+        assert (await asyncio.wait_for(reader, 5)).result.verdict == "cancelled"
+        assert gone("sleep 22.3606")
+
+    asyncio.run(main())
