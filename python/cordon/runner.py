@@ -265,8 +265,8 @@ def _archive() -> bytes:
 def _byte_code(name: str, source: bytes) -> bytes:
     """A hash-based pyc that is not checked against its source (PEP 552)."""
     code = compile(source, f"<{name}>", "exec", dont_inherit=True)
-    return b"".join((importlib.util.MAGIC_NUMBER, b"\1\0\0\0", importlib.util.source_hash(source),
-                     marshal.dumps(code)))
+    digest: Any = importlib.util.source_hash(source)
+    return b"".join((importlib.util.MAGIC_NUMBER, b"\1\0\0\0", digest, marshal.dumps(code)))
 
 
 class _Outcome:

@@ -1,0 +1,206 @@
+"""cordon.workspace: actions, diffs that git takes, hostile trees, logs, configuration."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from cordon import _patch, _tree
+from cordon.workspace import SandboxConfig, TestResult, apply_action, cleanup, prepare_workspace, run_tests
+
+
+@pytest.fixture
+def home():
+    """Outside /tmp, which inside is the guest's own."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="cordon-ws-", dir="/var/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def config(home):
+    return SandboxConfig(work_root=str(home / "work"), logs_dir=str(home / "logs"))
+
+
+def sh(workspace, config, text, **more):
+    return apply_action(workspace, {"command": ["sh", "-c", text], **more}, config=config)
+
+
+def test_action(home, config):
+    workspace = prepare_workspace("t1", {"a.txt": "1\n2\n", "b/c.py": "x = 1\n"}, config=config)
+    assert workspace == home / "work" / "t1" and (workspace / "b/c.py").read_text() == "x = 1\n"
+    result = sh(workspace, config, "pwd; cat; echo $NAME; echo 3 >> a.txt; rm b/c.py; echo no >&2; exit 3", stdin="in\n",
+                env={"NAME": "v", "HTTP_PROXY": "x"})
+    assert (result.stdout, result.stderr, result.exit_code) == ("/workspace\nin\nv\n", "no\n", 3)
+    assert result.changed_files == ["a.txt", "b/c.py"] and "+3\n" in result.diff and result.error is None
+    assert result.duration_sec > 0 and not result.timed_out
+    text = sh(workspace, config, "env").stdout
+    assert "NO_PROXY=*" in text and "HTTP_PROXY" not in text
+    cleanup(workspace, config=config)
+    assert not workspace.exists()
+    cleanup(workspace, config=config)
+    lines = [json.loads(line) for line in (home / "logs/t1.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["prepare", "action", "action", "cleanup", "cleanup"]
+    assert set(lines[1]) == {"event", "timestamp", "task_id", "cmd", "exit_code", "duration_sec", "error", "changed_files",
+                             "diff_len"}
+    assert lines[1]["exit_code"] == 3 and lines[1]["diff_len"] == len(result.diff) and "in\\n" not in json.dumps(lines[1])
+
+
+def test_refused_and_missing_commands(config):
+    workspace = prepare_workspace("t", {}, config=config)
+    result = apply_action(workspace, {"command": ["rm", "-rf", "/"]}, config=config)
+    assert result.exit_code != 0 and result.error == "command not allowed: rm"
+    assert apply_action(workspace, {"command": ["/bin/sh"]}, config=config).error
+    result = apply_action(workspace, {"command": ["ast-grep"]}, config=config)
+    assert result.exit_code == 127 and "not found" in result.error
+
+
+def test_limits(config):
+    workspace = prepare_workspace("t", {}, config=config)
+    result = sh(workspace, config, "sleep 20", timeout=0.3)
+    assert result.timed_out and result.exit_code == 124 and "time limit" in result.error
+
+
+def test_tests(config):
+    files = {"test_a.py": "def test_a():\n    assert 1\n"}
+    result = run_tests(prepare_workspace("t", files, config=config), {}, config=config)
+    assert isinstance(result, TestResult) and result.passed and result.changed_files == [] and "1 passed" in result.stdout
+    files["test_a.py"] = "def test_a():\n    assert 0\n"
+    assert not run_tests(prepare_workspace("t", files, config=config), config=config).passed
+    assert run_tests(prepare_workspace("t", {}, config=config), {"command": ["sh", "-c", "true"]}, config=config).passed
+
+
+@pytest.mark.parametrize("task_id", ["", "..", "a/b", ".hidden", "a\0", "x" * 200, "-x"])
+def test_unsafe_ids(config, task_id):
+    with pytest.raises(ValueError):
+        prepare_workspace(task_id, {}, config=config)
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../x", "", "a\0"])
+def test_unsafe_names(home, config, name):
+    with pytest.raises(ValueError):
+        prepare_workspace("t", {name: ""}, config=config)
+    assert not (home / "work/t").exists()
+
+
+def test_wrong_calls(home, config):
+    workspace = prepare_workspace("t", {}, config=config)
+    for action in ({}, {"command": "ls"}, {"command": []}, {"command": ["sh"], "cwd": "/"}, ["sh"]):
+        with pytest.raises((TypeError, ValueError)):
+            apply_action(workspace, action, config=config)
+    for wrong in (home, "/etc", home / "work/t/..", home / "work/none"):
+        with pytest.raises(ValueError):
+            apply_action(wrong, {"command": ["sh"]}, config=config)
+    (home / "work/link").symlink_to("/etc")
+    with pytest.raises(ValueError):
+        cleanup(home / "work/link", config=config)
+    for wrong in ({"enable_jail": False}, {"jailer": "none"}, {"mem_limit_mb": -1}, {"default_timeout_sec": 0}):
+        with pytest.raises(ValueError):
+            SandboxConfig(**wrong)
+
+
+def test_hostile_trees(home, config):
+    """Links, FIFOs, modes, depth: nothing is followed, opened or left."""
+    (home / "secret").write_text("secret")
+    workspace = prepare_workspace("t", {"f": "x"}, config=config)
+    result = sh(workspace, config, f"ln -s {home}/secret link; ln -s {home} dir; mkfifo fifo; mkdir shut; touch shut/x; "
+                                   "chmod 000 shut; rm f; ln -s /etc/passwd f; chmod +s . 2>/dev/null; mkdir -p .git/hooks; "
+                                   "echo x > .git/hooks/pre-commit")
+    assert "secret\n" not in result.diff.replace(f"{home}/secret", "") and "root:" not in result.diff
+    assert {"link", "dir", "fifo", "f"} <= set(result.changed_files) and ".git" not in result.diff
+    deep = "import os\nfor i in range(2000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    result = apply_action(workspace, {"command": ["python3", "-c", deep]}, config=config)
+    assert "not every change" in result.error
+    started = time.monotonic()
+    cleanup(workspace, config=config)
+    assert os.listdir(home / "work") == [] and time.monotonic() - started < 20
+    assert (home / "secret").read_text() == "secret"
+
+
+def test_prepare_replaces_what_a_guest_left(home, config):
+    (home / "target").write_text("safe")
+    workspace = prepare_workspace("t", {"f": "x"}, config=config)
+    sh(workspace, config, f"rm f; ln -s {home}/target f; ln -s {home} sub")
+    workspace = prepare_workspace("t", {"f": "new", "sub/x": "y"}, config=config)
+    assert (home / "target").read_text() == "safe" and not (home / "x").exists()
+    assert (workspace / "f").read_text() == "new" and not (workspace / "f").is_symlink()
+
+
+def test_configuration(home, monkeypatch):
+    monkeypatch.chdir(home)
+    assert SandboxConfig.load() == SandboxConfig()
+    monkeypatch.setenv("CORDON_WORKSPACE_MEM_LIMIT_MB", "64")
+    monkeypatch.setenv("CORDON_WORKSPACE_ALLOWED_BINARIES", "sh, make")
+    assert SandboxConfig.load().mem_limit_mb == 64 and SandboxConfig.load().allowed_binaries == ("sh", "make")
+    pytest.importorskip("yaml", reason="needs the Debian package python3-yaml")
+    (home / "configs").mkdir()
+    (home / "configs/sandbox.yaml").write_text("work_root: elsewhere\nmem_limit_mb: 32\nallowed_binaries: [sh]\n")
+    assert SandboxConfig.load().work_root == "elsewhere" and SandboxConfig.load().mem_limit_mb == 64
+    (home / "configs/sandbox.yaml").write_text("surprise: 1\n")
+    with pytest.raises(ValueError, match="surprise"):
+        SandboxConfig.load()
+    with pytest.raises(FileNotFoundError):
+        SandboxConfig.load(home / "none.yaml")
+
+
+# ---- patches ------------------------------------------------------------------------------------
+
+def random_tree(rng):
+    found = {}
+    for _ in range(rng.randrange(8)):
+        name, kind = rng.choice(["a", "b c", "d/e", "ü", 'q"', "t\tb", "z\nn", "-x"]), rng.random()
+        if kind < 0.7:
+            lines = [rng.choice(["x\n", "y\n", "zz\n", "\r\n", "é", "\x0c\n"]) for _ in range(rng.randrange(40))]
+            found[name] = _tree.Entry("file", rng.random() < 0.3, (), "".join(lines).encode())
+        elif kind < 0.85:
+            found[name] = _tree.Entry("file", False, (), rng.randbytes(rng.randrange(300)))
+        else:
+            found[name] = _tree.Entry("link", content=b"to-" + bytes([97 + rng.randrange(9)]))
+    return found
+
+
+def put(top, tree):
+    for name, entry in tree.items():
+        path = pathlib.Path(top, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if entry.kind == "link":
+            path.symlink_to(os.fsdecode(entry.content))
+        else:
+            path.write_bytes(entry.content)
+            path.chmod(0o755 if entry.executable else 0o644)
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+def test_git_takes_every_patch(home):
+    rng = random.Random(11)
+    for number in range(60):
+        old, new = random_tree(rng), random_tree(rng)
+        top = home / str(number)
+        top.mkdir()
+        put(top, old)
+        diff, changed = _patch.changes(_tree.Snapshot(old), _tree.Snapshot(new))
+        assert bool(diff) == bool(changed)
+        if diff:
+            run = subprocess.run(["git", "apply", "-"], input=diff.encode(), cwd=top, capture_output=True)
+            assert run.returncode == 0, run.stderr
+        assert _tree.snapshot(str(top)).entries == new
+
+
+def test_patch_is_small_and_bounded():
+    old = [f"{i}\n" for i in range(20_000)]
+    new = old[:100] + ["new\n"] + old[100:15_000] + old[15_001:]
+    text = _patch.changes(_tree.Snapshot({"f": _tree.Entry("file", content="".join(old).encode())}),
+                          _tree.Snapshot({"f": _tree.Entry("file", content="".join(new).encode())}))[0]
+    assert text.count("@@ -") == 2 and len(text.splitlines()) < 25
+    rng = random.Random(5)
+    started = time.monotonic()
+    for words in (("a\n", "b\n"), ("\n",), tuple(f"{i}\n" for i in range(300))):
+        a, b = ("".join(rng.choice(words) for _ in range(200_000)).encode() for _ in range(2))
+        _patch.changes(_tree.Snapshot({"f": _tree.Entry("file", content=a)}), _tree.Snapshot({"f": _tree.Entry("file", content=b)}))
+    assert time.monotonic() - started < 30
