@@ -60,14 +60,9 @@ static bool patch_needs_quotes(const char *path)
     return false;
 }
 
-void patch_quote(const char *prefix, const char *path, struct buf *out)
+static void patch_quoted(const char *prefix, const char *path, struct buf *out)
 {
     static const char letters[] = "abtnvfr"; /* of the bytes 7 to 13 */
-    if (!patch_needs_quotes(path)) {
-        buf_str(out, prefix);
-        buf_str(out, path);
-        return;
-    }
     buf_char(out, '"');
     buf_str(out, prefix);
     for (const unsigned char *p = (const unsigned char *)path; *p; p++) {
@@ -81,6 +76,16 @@ void patch_quote(const char *prefix, const char *path, struct buf *out)
             buf_char(out, (char)*p);
     }
     buf_char(out, '"');
+}
+
+void patch_quote(const char *prefix, const char *path, struct buf *out)
+{
+    if (patch_needs_quotes(path)) {
+        patch_quoted(prefix, path, out);
+        return;
+    }
+    buf_str(out, prefix);
+    buf_str(out, path);
 }
 
 static void patch_file_line(const char *head, const char *prefix, const char *path, struct buf *out)
@@ -185,10 +190,12 @@ static void patch_head(const char *path, const struct patch_side *old, const str
                        bool same, struct buf *out)
 {
     char a[SHA1_HEX], b[SHA1_HEX];
+    /* git tells two plain names apart by their being equal, which some blanks in them defeat */
+    void (*put)(const char *, const char *, struct buf *) = strchr(path, ' ') ? patch_quoted : patch_quote;
     buf_str(out, "diff --git ");
-    patch_quote("a/", path, out);
+    put("a/", path, out);
     buf_char(out, ' ');
-    patch_quote("b/", path, out);
+    put("b/", path, out);
     buf_char(out, '\n');
     if (old->type == PATCH_ABSENT)
         buf_printf(out, "new file mode %06o\n", patch_mode(new));
