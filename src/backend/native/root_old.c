@@ -358,7 +358,7 @@ static void old_do(struct old *o, size_t i)
     case PLAN_OP_BIND: old_bind(o, op, o->c->mount_fds[i]); return;
     case PLAN_OP_MASK: old_mask(o, op); return;
     case PLAN_OP_SCRATCH: old_scratch(o, op); return;
-    case PLAN_OP_OVERLAY: native_root_overlay(o->c, o->fd, op); break;
+    case PLAN_OP_OVERLAY: native_root_overlay(o->c, o->fd, op); return;
     case PLAN_OP_PROC:
     case PLAN_OP_DEVPTS: old_fs_op(o, op); return;
     }
