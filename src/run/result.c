@@ -53,11 +53,8 @@ static void result_limit(struct result *r, enum verdict v, int exit_code, const 
 
 static void result_memory(struct result *r, const struct policy *policy)
 {
-    uint64_t limit = r->plan->limits.memory_bytes, peak = r->usage.peak_memory_bytes;
     result_limit(r, VERDICT_MEMORY_LIMIT, EXIT_MEMORY, policy, FIELD_MEMORY_LIMIT,
                  "Memory limit exceeded");
-    if (limit && !r->plan->by_group.memory && peak > limit)
-        r->overshoot_bytes = peak - limit;
 }
 
 static void result_disk(struct result *r, const struct policy *policy)

@@ -54,9 +54,12 @@ struct sample_stat {
     pid_t ppid;
     uint64_t utime, stime, cutime, cstime; /* clock ticks */
     uint64_t threads, start, rss_pages;
+    uint64_t address_bytes; /* of address space */
 };
 /* Pure. -1 when it is not such a line; the name in it may be anything. */
 int sample_parse_stat(const char *text, struct sample_stat *ret_stat);
+/* Pure: VmPTE of status text, in bytes. */
+int sample_parse_tables(const char *text, uint64_t *ret_bytes);
 /* Pure: Pss + SwapPss of smaps_rollup text, in bytes. */
 int sample_parse_pss(const char *text, uint64_t *ret_bytes);
 

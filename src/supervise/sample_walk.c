@@ -73,6 +73,7 @@ int sample_parse_stat(const char *text, struct sample_stat *ret_stat)
         .threads = field[20],
         .start = field[22],
         .rss_pages = field[24],
+        .address_bytes = field[23],
     };
     return 0;
 }
@@ -95,6 +96,23 @@ int sample_parse_pss(const char *text, uint64_t *ret_bytes)
         sum += kib * 1024;
     }
     *ret_bytes = sum;
+    return 0;
+}
+
+int sample_parse_tables(const char *text, uint64_t *ret_bytes)
+{
+    static const char key[] = "\nVmPTE:";
+    uint64_t kib;
+    /* The name comes first and cannot hold a newline: the kernel writes it escaped. */
+    const char *p = strstr(text, key);
+    if (!p)
+        return -1;
+    p += sizeof(key) - 1;
+    while (*p == ' ' || *p == '\t')
+        p++;
+    if (!take_number(&p, &kib) || !str_starts(p, " kB"))
+        return -1;
+    *ret_bytes = kib * 1024;
     return 0;
 }
 

@@ -1,0 +1,373 @@
+"""Limits, second part: verdicts in every world, numbers against known truths, many runs, stress-ng."""
+
+import concurrent.futures
+import os
+import resource
+import struct
+import subprocess
+import threading
+import time
+
+import pytest
+
+from cordon_run import CORDON, GUESTS, guest, guest_path, host_env, run
+
+MIB = 1 << 20
+FULL = os.environ.get("CORDON_TEST_FULL") == "1"
+# The emulated machine is an order of magnitude slower than the host.
+SLOW = 10 if os.environ.get("TEST_VM") == "1" else 1
+
+
+def wall(seconds):
+    return f"{seconds * SLOW}s"
+
+
+def cpu_ms(r):
+    return r.result["cpu_user_ms"] + r.result["cpu_sys_ms"]
+
+
+# ---- verdicts: memory ----------------------------------------------------------------------------------
+
+MEMORY = ["--memory-limit", "64M", "--time-limit", wall(10)]
+
+
+def test_malloc_that_is_refused(world):
+    """A request no host can meet comes back as NULL; the program's own failure is then the limit's."""
+    r = guest("ask", "malloc", str(1 << 24), opts=MEMORY)
+    assert r.get("malloc") == "ENOMEM"
+    assert (r.verdict, r.code) == ("memory_limit", 125), str(r)
+    assert not r.denied("mmap"), "a request for memory is no refused system call"
+    r = guest("ask", "cope", str(1 << 24), opts=MEMORY)
+    assert r.verdict == "ok" and r.get("malloc") == "ENOMEM", str(r)
+
+
+def test_address_space_is_not_memory():
+    """Managed runtimes reserve far more than they use."""
+    assert guest("ask", "reserve", str(1 << 20), opts=MEMORY).verdict == "ok"
+
+
+def test_memory_error_in_python():
+    r = run(*MEMORY, "--", "/usr/bin/python3", "-c", "x = 'a' * 10**15")
+    assert r.verdict == "memory_limit" and "MemoryError" in r.err, str(r)
+
+
+def with_static_size(source, target, size):
+    """A copy of a program whose writable segment asks for so much memory."""
+    data = bytearray(source.read_bytes())
+    table, = struct.unpack_from("<Q", data, 32)
+    count, = struct.unpack_from("<H", data, 56)
+    for at in range(table, table + 56 * count, 56):
+        kind, flags = struct.unpack_from("<II", data, at)
+        if kind == 1 and flags & 2:
+            struct.pack_into("<Q", data, at + 40, size)
+    target.write_bytes(data)
+    target.chmod(0o755)
+
+
+def test_static_array_larger_than_any_memory(shared):
+    """The kernel cannot load it: the program dies before its first instruction."""
+    with_static_size(GUESTS / "hello", shared / "huge", 1 << 42)
+    r = run("--allow-read", shared, *MEMORY, "--", shared / "huge")
+    assert (r.verdict, r.code) == ("memory_limit", 125), str(r)
+    r = run("--allow-read", shared, *MEMORY, "--env", f"PATH={shared}", "--", "huge")
+    assert r.verdict == "memory_limit", "found by PATH: " + str(r)
+    with_static_size(GUESTS / "hello", shared / "fits", 32 * MIB)
+    assert run("--allow-read", shared, *MEMORY, "--", shared / "fits").verdict == "ok"
+
+
+def test_child_as_the_victim():
+    code = ("import subprocess, sys\n"
+            "r = subprocess.run([sys.executable, '-c', 'x = bytearray(500 << 20)'])\n"
+            "sys.exit(r.returncode and 9)")
+    r = run(*MEMORY, "--", "/usr/bin/python3", "-c", code)
+    assert r.verdict == "memory_limit", str(r)
+
+
+@pytest.mark.parametrize("words,verdict,code", [
+    (["ask", "fail", "48"], "nonzero_exit", 5), (["crash", "segv"], "signaled", 139), (["crash", "abort"], "signaled", 134)],
+    ids=lambda w: "-".join(w) if isinstance(w, list) else str(w))
+def test_ordinary_failure_is_no_limit(words, verdict, code):
+    """Near the limit, but not because of it."""
+    r = guest(*words, opts=[*MEMORY, "--processes", "8"])
+    assert (r.verdict, r.code) == (verdict, code), str(r)
+
+
+def test_page_tables_are_memory(world):
+    r = guest("ask", "sparse", "200", opts=["--memory-limit", "100M", "--time-limit", wall(10), "--processes", "300"])
+    assert r.verdict == "memory_limit" or "sparse" not in r.out, str(r)
+
+
+def test_peak_memory_is_at_most_the_limit(world):
+    r = guest("memory", "mmap", "512", opts=MEMORY)
+    assert r.verdict == "memory_limit"
+    # Without a group the peak tells how far it went beyond.
+    assert r.result["peak_memory_bytes"] <= (64 if world.has_memory_cgroup else 464) * MIB, r.result
+
+
+# ---- verdicts: processes, disk, output, time -----------------------------------------------------------
+
+def test_refused_fork_and_failure():
+    code = "import subprocess\nchildren = [subprocess.Popen(['sleep', '5']) for _ in range(10)]"
+    r = run("--processes", "4", "--time-limit", wall(10), "--", "/usr/bin/python3", "-c", code)
+    assert (r.verdict, r.code) == ("process_limit", 122), str(r)
+    assert r.result["limit"] == {"name": "processes", "value": "4"} and r.result["processes_peak"] == 4
+    r = run("--processes", "40", "--time-limit", wall(10), "--", "/usr/bin/python3", "-c", code + "\nraise SystemExit(3)")
+    assert (r.verdict, r.code) == ("nonzero_exit", 3), str(r)
+
+
+def test_refused_fork_and_success():
+    r = guest("forks", "process", "50", opts=["--processes", "6"])
+    assert r.verdict == "ok" and r.get("refused") == "EAGAIN"
+
+
+@pytest.mark.parametrize("n", ["1", "2"])
+def test_failure_with_few_processes_allowed(n):
+    assert run("--processes", n, "--", "/bin/false").verdict == "nonzero_exit"
+
+
+def test_full_scratch_and_failure(full):
+    r = run("--disk-limit", "4M", "--", "/bin/sh", "-c", "head -c 8000000 /dev/zero > /tmp/f || exit 3")
+    assert (r.verdict, r.code) == ("disk_limit", 122), str(r)
+    assert r.result["limit"]["name"] == "disk_limit"
+    r = run("--max-files", "20", "--", "/bin/sh", "-c", "cd /tmp; for i in $(seq 50); do : > f$i || exit 3; done")
+    assert (r.verdict, r.result["limit"]["name"]) == ("disk_limit", "max_files"), str(r)
+
+
+def test_largest_file_by_signal(full):
+    r = run("--max-file-size", "1M", "--", "/bin/sh", "-c", "exec head -c 8000000 /dev/zero > /tmp/f")
+    assert r.verdict in ("disk_limit", "nonzero_exit"), str(r)
+    r = guest("disk", "write", "/tmp", "16", opts=["--max-file-size", "1M"])
+    assert r.verdict in ("disk_limit", "nonzero_exit"), str(r)
+
+
+def test_host_folder_is_stopped_soon(full, shared):
+    """By sampling: what was there before does not count, and what went beyond is told."""
+    (shared / "before").write_bytes(b"x" * (6 * MIB))
+    opts = ["--allow-write", shared, "--disk-limit", "8M", "--time-limit", wall(20)]
+    assert run(*opts, "--", "/bin/sh", "-c", f"head -c 4000000 /dev/zero > {shared}/a").verdict == "ok"
+    (shared / "a").unlink()
+    loop = f"i=0; while :; do head -c 1048576 /dev/zero > {shared}/f$i; i=$((i+1)); sleep 0.02; done"
+    r = run(*opts, "--", "/bin/sh", "-c", loop)
+    assert (r.verdict, r.result["limit"]["name"]) == ("disk_limit", "disk_limit"), str(r)
+    used = sum(f.stat().st_blocks * 512 for f in shared.iterdir() if f.name != "before")
+    assert 0 < r.result["limit"]["overshoot_bytes"] <= used
+    assert used <= (8 + 20 * SLOW) * MIB, used
+
+
+def test_host_folder_that_cannot_be_watched(full, shared, need):
+    """A limit that could not be held stops the run before it starts."""
+    need(FULL, "slow: set CORDON_TEST_FULL=1")
+    for i in range(400):
+        (shared / f"d{i}").mkdir()
+        for j in range(500):
+            (shared / f"d{i}" / str(j)).touch()
+    r = run("--allow-write", shared, "--disk-limit", "8M", "--", "/bin/true")
+    assert r.verdict in ("sandbox_error", "ok"), str(r)
+    if r.verdict == "sandbox_error":
+        assert r.code == 69 and "disk_limit" in r.result["error"]
+
+
+def test_wall_and_cpu_are_told_apart():
+    r = guest("burn", "process", "60000", "2", opts=["--time-limit", wall(1), "--cpu-time", wall(30), "--cpu-limit", "0"])
+    assert r.verdict == "time_limit" and r.result["limit"]["name"] == "time_limit", str(r)
+    r = guest("burn", "process", "60000", "2", opts=["--time-limit", wall(30), "--cpu-time", "300ms", "--cpu-limit", "0"])
+    assert r.verdict == "cpu_time_limit" and r.result["limit"]["name"] == "cpu_time", str(r)
+    assert 300 <= cpu_ms(r) + 10, "ended before its time"
+    r = guest("sleeper", "nanosleep", "60", opts=["--time-limit", "500ms", "--cpu-time", "400ms"])
+    assert r.verdict == "time_limit"
+
+
+def test_first_cause_wins():
+    """Output kills first, although memory follows at once and the clock would too."""
+    r = run("--kill-on-output-limit", "--max-output", "1000", "--memory-limit", "64M", "--time-limit", wall(10), "--", "/bin/sh",
+            "-c", "head -c 100000 /dev/zero; sleep 0.3; head -c 500000000 /dev/zero | tail")
+    assert (r.verdict, r.code) == ("output_limit", 122), str(r)
+
+
+# ---- CPU percent ---------------------------------------------------------------------------------------
+
+def test_cpu_percent_of_whole_cores(world):
+    """Two workers on one core's worth take as long as one after the other."""
+    r = guest("burn", "process", "600", "2", opts=["--cpu-limit", "100", "--time-limit", wall(20)])
+    assert r.verdict == "ok" and r.result["wall_ms"] >= 540, str(r)
+    if not world.has_cpu_cgroup:
+        r = guest("ask", "cores", opts=["--cpu-limit", "100"])
+        assert (r.get("cores"), r.get("cores_after"), r.get("setaffinity")) == ("1", "1", "EPERM"), str(r)
+        r = guest("ask", "cores", opts=["--cpu-limit", "0"])
+        assert r.get("setaffinity") == "OK" and int(r.get("cores")) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("percent", [25, 50])
+def test_cpu_percent_of_part_of_a_core(percent):
+    r = guest("burn", "thread", "300", "3", opts=["--cpu-limit", percent, "--time-limit", wall(30)])
+    assert r.verdict == "ok", str(r)
+    share = 100 * cpu_ms(r) / r.result["wall_ms"]
+    # One period's credit may be used at once, which shows in a run as short as this.
+    assert share <= percent * 1.25 + 5, (share, r.result)
+    if share < 0.8 * percent:
+        pytest.skip(f"needs a less busy machine: the guest got {share:.0f} % by itself")
+    assert r.result["throttled_ms"] > 0
+    assert f"Warning: CPU usage throttled to {percent}%" in r.log_text
+
+
+def test_paused_guest_is_ended_in_time():
+    r = guest("burn", "process", "60000", "4", opts=["--cpu-limit", "10", "--time-limit", "700ms"])
+    assert r.verdict == "time_limit" and r.result["wall_ms"] <= 700 + 250 * SLOW, str(r)
+
+
+# ---- numbers against known truths ----------------------------------------------------------------------
+
+@pytest.mark.parametrize("how", ["process", "thread", "exited"])
+def test_500_ms_of_cpu_in_4(how):
+    r = guest("burn", how, "500", "4", opts=["--cpu-limit", "0", "--time-limit", wall(20)])
+    assert r.verdict == "ok" and 490 <= cpu_ms(r) <= 530 + 60 * SLOW, r.result
+
+
+def test_500_ms_of_cpu_nobody_waits_for(world):
+    """Groups know it all the same; without, what a process used after the last look is lost."""
+    r = guest("ask", "unwaited", "500", "4", opts=["--cpu-limit", "0", "--time-limit", wall(20)])
+    exact = world.cgroup != "none"
+    low, high = (490, 530 + 60 * SLOW) if exact else (340, 560 + 60 * SLOW)
+    assert r.verdict == "ok" and low <= cpu_ms(r) <= high, r.result
+
+
+def test_cpu_of_a_killed_tree():
+    r = guest("burn", "process", "60000", "2", opts=["--cpu-limit", "0", "--time-limit", wall(20), "--cpu-time", "500ms"])
+    assert r.verdict == "cpu_time_limit" and 480 <= cpu_ms(r) <= 700 + 200 * SLOW, r.result
+
+
+def test_64_mib_touched():
+    r = guest("memory", "mmap", "64", "300", opts=["--memory-limit", "256M", "--time-limit", wall(20)])
+    assert 64 * MIB <= r.result["peak_memory_bytes"] <= 68 * MIB, r.result["peak_memory_bytes"]
+    r = guest("memory", "child", "64", opts=["--memory-limit", "256M", "--time-limit", wall(20)])
+    assert 60 * MIB <= r.result["peak_memory_bytes"] <= 72 * MIB, r.result["peak_memory_bytes"]
+
+
+def test_300_ms_slept():
+    r = run("--", "/bin/sleep", "0.3")
+    assert 300 <= r.result["wall_ms"] <= 360 + 400 * SLOW, r.result
+    assert cpu_ms(r) <= 30 * SLOW
+
+
+def test_peak_of_processes_counts_the_guest_only(world):
+    r = run("--", "/bin/sleep", "0.1")
+    assert r.result["processes_peak"] == 1, r.result
+    r = run("--", "/bin/sh", "-c", f"for i in 1 2 3 4; do sleep {0.3 * SLOW} & done; wait")
+    assert r.result["processes_peak"] == 5, r.result
+
+
+# ---- many runs -----------------------------------------------------------------------------------------
+
+def counts():
+    """Descriptors of this process, mounts it sees, groups of Cordon's and processes below it."""
+    me = os.getpid()
+    groups = 0
+    for top, dirs, _ in os.walk("/sys/fs/cgroup"):
+        dirs[:] = [d for d in dirs if not os.path.islink(os.path.join(top, d))]
+        groups += sum(d.startswith("cordon-") for d in dirs) if os.environ.get("CORDON_E2E_PRIVATE") == "1" else 0
+    children = 0
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/stat") as f:
+                children += int(f.read().rpartition(")")[2].split()[1]) == me
+        except (OSError, ValueError, IndexError):
+            pass
+    with open("/proc/self/mountinfo") as f:
+        mounts = sum(" - nsfs " not in line for line in f)
+    return {"descriptors": len(os.listdir("/proc/self/fd")), "mounts": mounts, "children": children}, groups
+
+
+def plain_run(_):
+    done = subprocess.run([CORDON, "run", "--", "/bin/true"], env=host_env(), cwd="/", stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=120)
+    return done.returncode
+
+
+def settled(before):
+    end = time.monotonic() + 2 * SLOW
+    while True:
+        after, groups = counts()
+        if after == before or time.monotonic() > end:
+            return after, groups
+
+
+def test_runs_in_a_row(world):
+    n = 1000 if FULL else 100 // SLOW
+    plain_run(0)
+    before, _ = counts()
+    assert [i for i in range(n) if plain_run(i) != 0] == []
+    after, _ = settled(before)
+    assert after == before
+
+
+def test_runs_at_once(world):
+    n = 64 if FULL else 16
+    with concurrent.futures.ThreadPoolExecutor(n) as pool:
+        list(pool.map(plain_run, range(2)))
+        before, _ = counts()
+        codes = list(pool.map(plain_run, range(n * (4 if FULL else 1))))
+    assert set(codes) == {0}, codes
+    after, _ = settled(before)
+    assert after == before
+
+
+NEIGHBOURS = [["fork_bomb", "race", "4"], ["memory", "mmap", "4000"], ["output", "both", "1000", "forever"],
+              ["burn", "process", "60000", "8"]]
+
+
+@pytest.mark.parametrize("hostile", NEIGHBOURS, ids=lambda v: v[0])
+def test_neighbours_own_time(hostile, need):
+    """Measured as the CPU time its work takes, so that a busy machine does not count: 1.5 times at most."""
+    need(SLOW == 1, "needs the host: emulated processors share one clock")
+    words = ["--time-limit", "20s", "--", "/usr/bin/python3", "-c", "s = 0\nfor i in range(1500000): s += i * i\nprint(s)"]
+
+    def work():
+        r = run(*words)
+        assert r.verdict == "ok" and r.out == "1124998875000250000\n", str(r)
+        return r.result["cpu_user_ms"]
+    alone = min(work() for _ in range(3))
+    opts = ["--time-limit", "1500ms", "--memory-limit", "128M", "--processes", "64", "--cpu-limit", "100"]
+    results = []
+    thread = threading.Thread(target=lambda: results.append(guest(*hostile, opts=opts)))
+    thread.start()
+    time.sleep(0.3)
+    beside = min(work() for _ in range(2))
+    thread.join()
+    assert beside <= 1.5 * alone + 20, (alone, beside)
+    assert results[0].verdict in ("time_limit", "memory_limit", "process_limit"), str(results[0])
+    assert results[0].result["wall_ms"] <= 1500 + 250
+
+
+# ---- stress-ng -----------------------------------------------------------------------------------------
+
+CLASSES = ["os", "memory", "pipe", "filesystem", "scheduler"]
+# Quick: a few of each class; the full list is the class itself.
+PARTS = {"os": "fork,clone,dentry,mmapmany,sigq,timer", "memory": "bigheap,brk,mmap,stack,shm,vm",
+         "pipe": "pipe,fifo,sigpipe,tee", "filesystem": "dir,hdd,fallocate,rename,symlink,utime",
+         "scheduler": "yield,sched,affinity,nice,mutex,sem"}
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_stress_ng(program, kind):
+    """Whatever it does, Cordon and the host live, the numbers hold, and the verdict is one a guest can have."""
+    program("stress-ng", "stress-ng")
+    seconds = 10 if FULL else 3
+    words = ["--class", kind, "--all", "1"] if FULL else [w for n in PARTS[kind].split(",") for w in ("--" + n, "1")]
+    r = run("--memory-limit", "128M", "--processes", "64", "--time-limit", wall(seconds), "--", "stress-ng", *words,
+            "--timeout", str(seconds * 3 * SLOW), "--temp-path", "/tmp", timeout=120 * SLOW)
+    assert r.verdict in ("time_limit", "memory_limit", "process_limit", "disk_limit", "nonzero_exit", "ok"), str(r)
+    assert r.result["wall_ms"] <= (seconds * 1000 + 250) * SLOW
+    assert r.result["processes_peak"] <= 64
+    if "memory" in r.layers["cgroup"]:
+        assert r.result["peak_memory_bytes"] <= 128 * MIB
+    assert plain_run(0) == 0
+
+
+# ---- the binary's own needs ----------------------------------------------------------------------------
+
+def test_supervisor_stays_small():
+    """However much the guest writes, what we keep is bounded."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    r = guest("output", "both", "1000", "forever", opts=["--time-limit", "1s", "--max-output", "1M"])
+    assert r.verdict == "time_limit"
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 60 * 1024)
