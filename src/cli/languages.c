@@ -82,9 +82,9 @@ static int languages_print(const struct options *options, struct buf *out, struc
         r = err_nomem(err, "languages");
     if (r == 0)
         r = lang_probe_all(policy, &host, &registry, environ, rows, err);
-    if (r == 0 && options_has(options, OPT_JSON))
+    if (r == 0 && rows && options_has(options, OPT_JSON))
         languages_json(rows, registry.n, out);
-    else if (r == 0)
+    else if (r == 0 && rows)
         languages_text(rows, registry.n, out);
     lang_registry_done(&registry);
     policy_free(policy);

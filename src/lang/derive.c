@@ -136,9 +136,16 @@ static void derive_number(struct policy *p, enum field_id id, uint64_t num, cons
     v->written = (char *)written;
 }
 
-/* A step looks at the workspace, the run changes it. */
+/* A step looks at the workspace, the run changes it; what a step makes does not depend on the
+ * network, and what the run leaves is not the step's to hand out. */
 static void derive_look_only(struct policy *p)
 {
+    static const enum field_id none[] = {
+        FIELD_NETWORK,         FIELD_UNSAFE_HOST_NETWORK, FIELD_ALLOW_NETWORK,
+        FIELD_ALLOW_DOMAINS,   FIELD_ALLOW_PATTERNS,      FIELD_PUBLISH,
+        FIELD_ALLOW_HOST_PORT, FIELD_LOG_NETWORK,         FIELD_OUTPUT};
+    for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+        p->values[none[i]] = (struct policy_value){0};
     struct policy_value *ws = &p->values[FIELD_WORKSPACE];
     if (ws->set && ws->num != WORKSPACE_NONE)
         ws->num = WORKSPACE_RO;

@@ -242,6 +242,14 @@ static int registry_entry(const struct policy_language *from, struct lang *ret,
     return 0;
 }
 
+static bool registry_is_replaced(const struct policy *policy, const char *name)
+{
+    for (size_t i = 0; i < policy->n_languages; i++)
+        if (str_eq(policy->languages[i].name, name))
+            return true;
+    return false;
+}
+
 int lang_registry_make(const struct policy *policy, struct lang_registry *ret,
                        struct cordon_err *err)
 {
@@ -256,14 +264,9 @@ int lang_registry_make(const struct policy *policy, struct lang_registry *ret,
         }
         r.n++;
     }
-    size_t own = r.n;
-    for (size_t i = 0; i < ARRAY_SIZE(builtin); i++) {
-        bool replaced = false;
-        for (size_t k = 0; k < own; k++)
-            replaced = replaced || str_eq(r.rows[k].name, builtin[i].name);
-        if (!replaced)
+    for (size_t i = 0; i < ARRAY_SIZE(builtin); i++)
+        if (!registry_is_replaced(policy, builtin[i].name))
             r.rows[r.n++] = builtin[i];
-    }
     *ret = r;
     return 0;
 }
