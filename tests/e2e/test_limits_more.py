@@ -359,7 +359,8 @@ def test_stress_ng(program, kind):
     assert r.result["wall_ms"] <= (seconds * 1000 + 250) * SLOW
     assert r.result["processes_peak"] <= 64
     if "memory" in r.layers["cgroup"]:
-        assert r.result["peak_memory_bytes"] <= 128 * MIB
+        # What the kernel charges for a dying process may pass the limit by some pages.
+        assert r.result["peak_memory_bytes"] <= 129 * MIB
     assert plain_run(0) == 0
 
 

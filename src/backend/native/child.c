@@ -130,6 +130,7 @@ static void child_time_namespace(struct native_child *c)
     snprintf(text, sizeof(text), "monotonic -%lld 0\nboottime -%lld 0\n", (long long)mono.tv_sec,
              (long long)boot.tv_sec);
     child_write_file(c, "/proc/self/timens_offsets", text);
+    c->clock_offset_ns = (uint64_t)mono.tv_sec * 1000000000u;
 }
 
 /* Puts the caller's files into the working directory: fresh, below it, never through a link. */

@@ -330,7 +330,10 @@ static int fence_guest_main(void *arg)
     if (g->fence_fd >= 0 && sys_landlock_restrict_self(g->fence_fd) < 0)
         native_child_fail(c, "landlock", errno, "restrict_self");
     fence_seal(g);
-    c->status->started_ns = native_now_ns();
+    /* Who may not share memory with us on the way into a time namespace (before Linux 6.3) is in it
+     * already, where the clock has begun anew. */
+    uint64_t now_ns = native_now_ns();
+    c->status->started_ns = now_ns < g->cloned_ns ? now_ns + c->clock_offset_ns : now_ns;
     atomic_store(&c->status->state, NATIVE_STARTED);
     c->status->exec_errno = fence_find(p, fence_exec, NULL);
     atomic_store(&c->status->state, NATIVE_EXEC_FAILED);
@@ -344,6 +347,7 @@ pid_t native_guest_clone(struct native_guest *g)
 {
     static char stack[32768] __attribute__((aligned(64)));
     int flags = CLONE_VFORK | CLONE_FILES | SIGCHLD;
+    g->cloned_ns = native_now_ns();
     pid_t pid = clone(fence_guest_main, stack + sizeof(stack), flags | CLONE_VM, g);
     if (pid < 0 && errno == EINVAL)
         pid = clone(fence_guest_main, stack + sizeof(stack), flags, g);

@@ -59,6 +59,7 @@ struct native_child {
     const int *file_fds;  /* per plan file: open source, or -1 */
     char *argv_area;     /* the supervisor's own argument memory, wiped in the child */
     size_t argv_area_len;
+    uint64_t clock_offset_ns; /* what the guest's monotonic clock lacks of the host's */
     unsigned id;         /* tier landlock, guests of root: uid and gid of the guest */
 };
 
@@ -107,6 +108,7 @@ void native_root_overlay(struct native_child *c, int rootfd, const struct plan_o
 struct native_guest {
     struct native_child *child;
     int fence_fd; /* Landlock ruleset, -1: none */
+    uint64_t cloned_ns; /* by the host's clock */
 };
 
 /* fence.c: last steps before execve */
