@@ -79,6 +79,7 @@ static inline int sys_landlock_restrict_self(int fd)
 #define SYS_OPEN_TREE_CLONE 1
 #define SYS_OPEN_TREE_CLOEXEC 02000000 /* O_CLOEXEC */
 #define SYS_MOVE_MOUNT_F_EMPTY_PATH 0x4
+#define SYS_MOVE_MOUNT_T_EMPTY_PATH 0x40
 #define SYS_MOUNT_ATTR_RDONLY 0x1
 #define SYS_MOUNT_ATTR_NOSUID 0x2
 #define SYS_MOUNT_ATTR_NODEV 0x4

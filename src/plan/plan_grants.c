@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <glob.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -75,7 +76,13 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     /* "/tmp" in a grant means the guest's own */
     if (str_eq(dst, "/tmp") && str_eq(item->text, "/tmp"))
         return 0;
-    if (grants_refuse(g->p, item, &st, err) < 0)
+    char real[PATH_MAX];
+    if (!realpath(item->text, real))
+        return err_set(err, CORDON_ERR_CONFIG, "plan", errno, "%s: %s", grants_origin(g->p, item),
+                       item->text);
+    /* by its own name and by where links lead: /tmp/x -> /proc is /proc */
+    const struct policy_item resolved = {.text = real, .origin = item->origin};
+    if (grants_refuse(g->p, item, &st, err) < 0 || grants_refuse(g->p, &resolved, &st, err) < 0)
         return -1;
     if (str_eq(dst, "/") || grants_below(dst, "/proc"))
         return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: nothing can be mounted at %s",
@@ -84,7 +91,11 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     if (!list)
         return err_nomem(err, "plan");
     g->list = list;
+    const char *kept = arena_strdup(&g->p->arena, real);
+    if (!kept)
+        return err_nomem(err, "plan");
     list[g->n++] = (struct plan_grant){.src = item->text,
+                                       .real = kept,
                                        .dst = dst,
                                        .write = write,
                                        .is_dir = S_ISDIR(st.st_mode),
@@ -157,21 +168,23 @@ static int grants_mask(struct plan *p, const struct plan_grant *grants, size_t n
                        struct cordon_err *err)
 {
     struct stat st;
-    if (lstat(match, &st) < 0)
+    char real[PATH_MAX];
+    /* Links are followed on both sides: a denied link denies what it names, and a grant that was
+     * named through a link shows the same files. A link to nothing shows nothing. */
+    if (!realpath(match, real) || stat(real, &st) < 0)
         return 0;
     for (size_t i = 0; i < n; i++) {
-        const char *src = grants[i].src;
+        const char *src = grants[i].real;
         const char *inside = NULL;
-        if (grants_below(match, src))
-            inside = arena_printf(&p->arena, "%s%s", grants[i].dst, match + strlen(src));
-        else if (grants_below(src, match))
+        if (grants_below(real, src))
+            inside = arena_printf(&p->arena, "%s%s", grants[i].dst,
+                                  str_eq(src, "/") ? real : real + strlen(src));
+        else if (grants_below(src, real))
             inside = grants[i].dst; /* the grant itself lies in what is denied */
         else
             continue;
         if (!inside)
             return err_nomem(err, "plan");
-        if (S_ISLNK(st.st_mode))
-            continue; /* a link shows nothing itself; what it names is matched or not */
         bool dir = str_eq(inside, grants[i].dst) ? grants[i].is_dir : S_ISDIR(st.st_mode);
         if (plan_full_mask(p, inside, dir) < 0)
             return err_nomem(err, "plan");

@@ -27,6 +27,7 @@ int plan_build_filter(struct plan *p, const struct seccomp_options *options, con
 /* Grants of the policy in one list, checked: they exist, are not ours, not /proc, /sys or a socket. */
 struct plan_grant {
     const char *src, *dst;
+    const char *real; /* src without links: what deny patterns and refusals are about */
     bool write, is_dir, optional;
     bool overlay; /* the guest's writes go into a layer over src */
 };

@@ -37,8 +37,14 @@ static bool message_take_fds(struct message *m, int *fds, size_t n)
     while (at < n)
         close(fds[at++]);
     if (body_fd >= 0 && complete && m->body_len > 0) {
-        m->body = wire_map(body_fd, m->body_len);
-        m->is_mapped = m->body != NULL;
+        /* A copy: the sender can still write to its memory, and what is counted once must not be
+         * another thing when it is read. */
+        void *map = wire_map(body_fd, m->body_len);
+        m->body = map ? malloc(m->body_len) : NULL;
+        if (m->body)
+            memcpy(m->body, map, m->body_len);
+        if (map)
+            munmap(map, m->body_len);
     }
     util_close(&body_fd);
     return complete;
@@ -189,7 +195,7 @@ static int message_read(struct message *m, const char *buf, size_t len, int *fds
     if (!ours || !complete)
         return message_wrong(err);
     if (m->flags & WIRE_RUN_BODY_FD)
-        return m->is_mapped ? message_read_records(m, err) : message_wrong(err);
+        return m->body ? message_read_records(m, err) : message_wrong(err);
     if (m->body_len != len - sizeof(run))
         return message_wrong(err);
     m->body = malloc(m->body_len + 1);
@@ -227,10 +233,7 @@ void message_done(struct message *m)
     util_close(&m->stdin_fd);
     util_close(&m->stream_fds[0]);
     util_close(&m->stream_fds[1]);
-    if (m->is_mapped)
-        munmap(m->body, m->body_len);
-    else
-        free(m->body);
+    free(m->body);
     m->body = NULL;
     free(m->settings);
     free(m->argv);

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -14,8 +16,9 @@
 /* Writes of at most PIPE_BUF never block on a pipe that poll calls writable, so the caller's own
  * stdout keeps its blocking mode: it may be shared with other processes. */
 #define STREAM_SINK_CHUNK 4096
+#define STREAM_FLUSH_MS 100
 
-enum { STRIP_TEXT, STRIP_ESC, STRIP_CSI, STRIP_OSC, STRIP_OSC_ESC };
+enum { STRIP_TEXT, STRIP_ESC, STRIP_CSI, STRIP_OSC, STRIP_OSC_ESC, STRIP_C2 };
 
 /* Takes terminal control out of text in place: a guest must not retitle, clear or answer on the
  * caller's terminal. Newline, tab and carriage return stay. */
@@ -30,6 +33,17 @@ static size_t stream_strip(int *state, char *data, size_t len)
                 *state = STRIP_ESC;
             else if (c >= 0x20 ? c != 0x7f : c == '\n' || c == '\t' || c == '\r')
                 data[out++] = (char)c;
+            if (c == 0xc2)
+                *state = STRIP_C2; /* U+0080 to U+009F are controls too: CSI is C2 9B */
+            break;
+        case STRIP_C2: /* what is left of it, a lone C2, shows as a box */
+            *state = c == 0x9b ? STRIP_CSI
+                     : c == 0x90 || c == 0x98 || (c >= 0x9d && c <= 0x9f) ? STRIP_OSC
+                                                                          : STRIP_TEXT;
+            if (c >= 0x80 && c <= 0x9f)
+                break;
+            i--; /* anything else is judged as text */
+            *state = STRIP_TEXT;
             break;
         case STRIP_ESC:
             if (c == '[')
@@ -59,6 +73,19 @@ size_t stream_plain(char *data, size_t len)
 {
     int state = STRIP_TEXT;
     return stream_strip(&state, data, len);
+}
+
+/* The caller's stream opened anew, for ourselves and without blocking: poll does not promise that a
+ * write of ours fits (a terminal takes part of it and waits, another writer may be faster), and a
+ * supervisor that waits there keeps no time limit. -1: it cannot be (a socket, somebody else's). */
+static int stream_own(int fd, int mode)
+{
+    char path[32];
+    struct stat st;
+    if (fstat(fd, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
+        return -1;
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return open(path, mode | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 static void out_sink_broken(struct stream_out *s)
@@ -153,6 +180,7 @@ int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_f
     s->loop = loop;
     s->source = (struct loop_watch){.fd = fd, .fn = out_readable, .data = s};
     s->sink = (struct loop_watch){.fd = sink_fd, .fn = out_writable, .data = s};
+    s->own_sink = -1;
     s->keep = keep;
     s->cap = cap;
     s->kept = BUF_INIT(cap < SIZE_MAX - 1 ? (size_t)cap : SIZE_MAX - 1);
@@ -161,18 +189,39 @@ int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_f
         return -1;
     if (sink_fd >= 0) {
         s->strip = isatty(sink_fd);
+        s->own_sink = stream_own(sink_fd, O_WRONLY);
+        if (s->own_sink >= 0)
+            s->sink.fd = s->own_sink;
         s->sink_blind = loop_set(loop, &s->sink, EPOLLOUT) < 0;
         loop_set(loop, &s->sink, 0);
     }
     return loop_set(loop, &s->source, EPOLLIN);
 }
 
+/* The guest is gone and only a slow reader is waited for: the loop does not run, so a signal that the
+ * supervisor takes by signalfd is seen here. */
+static bool flush_is_cancelled(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    sigset_t set;
+    if (sigpending(&set) < 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+        if (sigismember(&set, signals[i]))
+            return true;
+    return false;
+}
+
 void stream_out_flush(struct stream_out *s)
 {
     while (s->pending_len > 0 && s->sink.fd >= 0) {
         struct pollfd p = {.fd = s->sink.fd, .events = POLLOUT};
-        if (!s->sink_blind && poll(&p, 1, -1) < 0 && errno != EINTR)
+        if (!s->sink_blind && poll(&p, 1, STREAM_FLUSH_MS) < 0 && errno != EINTR)
             return;
+        if (flush_is_cancelled()) {
+            out_sink_broken(s);
+            return;
+        }
         out_push(s);
     }
 }
@@ -192,6 +241,7 @@ void stream_out_done(struct stream_out *s)
     loop_set(s->loop, &s->source, 0);
     if (s->sink.fd >= 0)
         loop_set(s->loop, &s->sink, 0);
+    util_close(&s->own_sink);
     free(s->pending);
     s->pending = NULL;
     buf_done(&s->kept);
@@ -282,6 +332,9 @@ int stream_in_start(struct stream_in *s, struct loop *loop, int *target_fd, int 
 {
     *s = (struct stream_in){.loop = loop, .owner_fd = target_fd, .memory = memory,
                             .memory_len = memory_len};
+    s->own_source = source_fd >= 0 ? stream_own(source_fd, O_RDONLY) : -1;
+    if (s->own_source >= 0)
+        source_fd = s->own_source;
     s->source = (struct loop_watch){.fd = source_fd, .fn = in_source_ready, .data = s};
     s->target = (struct loop_watch){.fd = *target_fd, .fn = in_target_ready, .data = s};
     if (source_fd < 0 && memory_len == 0) {
@@ -303,6 +356,7 @@ void stream_in_done(struct stream_in *s)
         return;
     if (s->target.fd >= 0)
         in_end(s);
+    util_close(&s->own_source);
     free(s->pending);
     s->pending = NULL;
     s->loop = NULL;

@@ -16,6 +16,7 @@ struct stream_out {
     struct loop *loop;
     struct loop_watch source; /* the guest's pipe */
     struct loop_watch sink;   /* where it is passed on, fd -1: nowhere */
+    int own_sink;             /* the sink opened anew for ourselves, -1: it could not be */
     bool sink_blind;          /* a file that cannot be polled: always ready */
     bool strip;               /* the sink is a terminal: escape sequences are taken out */
     int strip_state;
@@ -43,6 +44,7 @@ void stream_out_done(struct stream_out *s);
 size_t stream_plain(char *data, size_t len);
 
 struct stream_in {
+    int own_source; /* the source opened anew for ourselves, -1: it could not be */
     struct loop *loop;
     struct loop_watch source; /* fd -1: memory */
     bool source_blind, source_ended;

@@ -175,6 +175,7 @@ static void watch_cpu_time(struct supervised *s, uint64_t now_ns)
 static void watch_disk_use(struct supervised *s, uint64_t now_ns)
 {
     uint64_t bytes = 0, files = 0, cost = 0;
+    bool hidden = false;
     for (size_t i = 0; i < s->n_disks; i++) {
         struct sample_disk now = {0};
         struct sample_disk_options options = {.budget_ns = WATCH_DISK_BUDGET_NS};
@@ -183,12 +184,15 @@ static void watch_disk_use(struct supervised *s, uint64_t now_ns)
         bytes += now.bytes > s->disk_base[i].bytes ? now.bytes - s->disk_base[i].bytes : 0;
         files += now.files > s->disk_base[i].files ? now.files - s->disk_base[i].files : 0;
         cost += now.cost_ns;
+        hidden |= now.truncated && !s->disk_base[i].truncated;
     }
     s->disk_used = MAX(s->disk_used, bytes);
     s->files_made = MAX(s->files_made, files);
-    if (s->plan->limits.disk_bytes && bytes > s->plan->limits.disk_bytes)
+    /* What the guest put out of our sight (too deep, closed to us, too many entries for one look)
+     * cannot be counted, so it counts as too much. */
+    if (s->plan->limits.disk_bytes && (hidden || bytes > s->plan->limits.disk_bytes))
         supervise_end(s, CAUSE_DISK);
-    if (s->plan->limits.max_files && files > s->plan->limits.max_files)
+    if (s->plan->limits.max_files && (hidden || files > s->plan->limits.max_files))
         supervise_end(s, CAUSE_FILES);
     s->next_disk_ns = now_ns + sample_interval_ns(bytes, s->plan->limits.disk_bytes, 0,
                                                   WATCH_DISK_FASTEST, cost);

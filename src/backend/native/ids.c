@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,10 +75,16 @@ static int ids_map_namespace(unsigned id)
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD,
                               .pidfd = (uint64_t)(uintptr_t)&pidfd,
                               .exit_signal = SIGCHLD};
-    pid_t pid = sys_clone3(&args);
+    pid_t parent = getpid(), pid = sys_clone3(&args);
     if (pid < 0)
         return -1;
     if (pid == 0) {
+        /* It has every descriptor of ours: neither may it hold them (a caller waits for the end of
+         * its pipe), nor outlive a supervisor that is killed just now. */
+        sys_close_range(0, ~0U);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(0);
         for (;;)
             pause();
     }

@@ -62,9 +62,18 @@ static bool keeper_scope(struct native_child *c)
 {
     if (!c->plan->scope_signals)
         return false;
-    struct sys_landlock_ruleset_attr attr = {.scoped = SYS_LANDLOCK_SCOPE_SIGNAL |
+    /* A layer that says nothing of moving files between folders refuses it, whatever the guest's own
+     * layer allows: this one allows it everywhere. */
+    struct sys_landlock_ruleset_attr attr = {.handled_access_fs = SYS_LANDLOCK_FS_REFER,
+                                             .scoped = SYS_LANDLOCK_SCOPE_SIGNAL |
                                                        SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX};
     int fd = sys_landlock_create_ruleset(&attr, sizeof(attr), 0);
+    struct sys_landlock_path_beneath refer = {.allowed_access = SYS_LANDLOCK_FS_REFER,
+                                              .parent_fd = open("/", O_PATH | O_CLOEXEC)};
+    if (fd < 0 || refer.parent_fd < 0 ||
+        sys_landlock_add_rule(fd, SYS_LANDLOCK_RULE_PATH_BENEATH, &refer) < 0)
+        native_child_fail(c, "landlock", errno, "scope");
+    close(refer.parent_fd);
     if (fd < 0 || sys_landlock_restrict_self(fd) < 0)
         native_child_fail(c, "landlock", errno, "scope");
     close(fd);

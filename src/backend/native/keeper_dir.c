@@ -16,6 +16,7 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,7 +51,7 @@ static int dir_open_at(int dirfd, const char *name)
 
 /* Removes entries of an open folder until it meets a folder that is not empty (1: *ret_child is
  * it), or until nothing is left (0). -1: something cannot be removed. */
-static int dir_clear(int fd, int *ret_child)
+static int dir_clear(int fd, int top, unsigned long long *n, int *ret_child)
 {
     int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
@@ -73,36 +74,41 @@ static int dir_clear(int fd, int *ret_child)
             r = -1;
             break;
         }
-        *ret_child = dir_open_at(fd, e->d_name);
-        r = *ret_child < 0 ? -1 : 1;
+        if (fd == top) {
+            *ret_child = dir_open_at(fd, e->d_name);
+            r = *ret_child < 0 ? -1 : 1;
+            continue;
+        }
+        char name[40];
+        do
+            snprintf(name, sizeof(name), ".cordon-%llu", (*n)++);
+        while ((r = (int)syscall(SYS_renameat2, fd, e->d_name, top, name, 1 /* RENAME_NOREPLACE */)) < 0 && errno == EEXIST);
+        /* a folder closed to its owner cannot be moved: its ".." is part of it */
+        if (r < 0 && errno == EACCES && fchmodat(fd, e->d_name, 0700, 0) == 0)
+            r = (int)syscall(SYS_renameat2, fd, e->d_name, top, name, 1 /* RENAME_NOREPLACE */);
     }
     closedir(dir);
     return r;
 }
 
-/* Down into the first folder that is not empty, up again when it is: two descriptors whatever the
- * depth, no recursion, never through a link. Nobody moves anything meanwhile: every process that
- * could is gone. */
+/* Never up by "..": whoever survived a killed keeper may move the folder we are in, and the way up would
+ * then lead out of the one we were given. A folder that is not empty is moved to the top and emptied
+ * there: two descriptors whatever the depth, no recursion, never through a link, linear. */
 static int dir_empty(int top, uint64_t deadline_ns)
 {
-    size_t depth = 0;
-    _cleanup_close_ int fd = openat(top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd >= 0 && native_now_ns() < deadline_ns) {
-        int child = -1, r = dir_clear(fd, &child);
+    unsigned long long n = 0;
+    while (native_now_ns() < deadline_ns) {
+        int child = -1, r = dir_clear(top, top, &n, &child);
+        if (r <= 0)
+            return r;
+        do {
+            int below = -1;
+            r = dir_clear(child, top, &n, &below);
+            util_close(&below);
+        } while (r == 1 && native_now_ns() < deadline_ns);
+        util_close(&child);
         if (r < 0)
             return -1;
-        if (r == 1) {
-            close(fd);
-            fd = child;
-            depth++;
-            continue;
-        }
-        if (depth == 0)
-            return 0;
-        int up = openat(fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        close(fd);
-        fd = up;
-        depth--;
     }
     return -1;
 }

@@ -56,11 +56,63 @@ static int root_attach(int mount_fd, int at, const char *dst)
     return sys_move_mount(mount_fd, "", at, dst, SYS_MOVE_MOUNT_F_EMPTY_PATH);
 }
 
+/* A place of the new root as the guest will see it: links in the caller's own trees may be a guest's
+ * doing, and one that begins with "/" means the new root, never the host's. */
+static int root_open(int rootfd, const char *dst, bool follow)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW),
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    return sys_openat2(rootfd, dst, &how);
+}
+
+static int root_attach_place(int mount_fd, int rootfd, const char *dst)
+{
+    _cleanup_close_ int target = root_open(rootfd, dst, true);
+    if (target < 0)
+        return -1;
+    return sys_move_mount(mount_fd, "", target, "",
+                          SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
+}
+
+/* The same as native_root_make_target() below a grant: no name is followed out of the new root. */
+static void root_make_below_grant(struct native_child *c, int rootfd, const char *dst, bool is_dir)
+{
+    char path[PATH_MAX];
+    size_t len = strlen(dst);
+    if (len >= sizeof(path))
+        native_child_fail(c, "root", ENAMETOOLONG, dst);
+    memcpy(path, dst, len + 1);
+    _cleanup_close_ int parent = root_open(rootfd, ".", true);
+    for (char *name = path; parent >= 0 && name;) {
+        char *slash = strchr(name, '/');
+        if (slash)
+            *slash = '\0';
+        int next = root_open(rootfd, path, true);
+        if (next < 0 && errno == ENOENT) {
+            if ((slash || is_dir ? mkdirat(parent, name, 0755)
+                                 : mknodat(parent, name, S_IFREG | 0644, 0)) < 0)
+                native_child_fail(c, "root", errno, dst); /* a dangling link: EEXIST */
+            next = root_open(rootfd, path, true);
+        }
+        close(parent);
+        parent = next;
+        if (slash)
+            *slash = '/';
+        name = slash ? slash + 1 : NULL;
+    }
+    if (parent < 0)
+        native_child_fail(c, "root", errno, dst);
+}
+
 /* Creates the parents of dst and, for a mount, the point it goes on. */
 void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op, bool is_dir)
 {
     char path[PATH_MAX];
     size_t len = strlen(op->dst);
+    if (op->kind == PLAN_OP_BIND && (op->flags & PLAN_BIND_GRANT)) {
+        root_make_below_grant(c, rootfd, op->dst, is_dir);
+        return;
+    }
     if (len >= sizeof(path))
         native_child_fail(c, "root", ENAMETOOLONG, op->dst);
     memcpy(path, op->dst, len + 1);
@@ -108,7 +160,7 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         native_child_fail(r->c, "bind", errno, op->src);
     native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
-    if (root_attach(tree, r->fd, op->dst) < 0)
+    if (root_attach_place(tree, r->fd, op->dst) < 0)
         native_child_fail(r->c, "bind", errno, op->dst);
 }
 
@@ -120,7 +172,7 @@ static void root_mask(struct root *r, const struct plan_op *op)
                          SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
-    if (root_attach(tree, r->fd, op->dst) < 0 && errno != ENOENT)
+    if (root_attach_place(tree, r->fd, op->dst) < 0 && errno != ENOENT)
         native_child_fail(r->c, "mask", errno, op->dst);
     close(tree);
 }
