@@ -166,6 +166,7 @@ def test_the_terminal_is_put_back(sig, session):
     assert s.end() == (130 if sig == signal.SIGTERM else -sig)
     assert s.wait_raw(False)
     assert termios.tcgetattr(s.far) == s.before
+    assert run("--", "true").verdict == "ok"  # the next run sweeps what a killed one could not
 
 
 def test_the_callers_terminal_stays_out_of_reach(session):
