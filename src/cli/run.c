@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -56,7 +57,8 @@ struct run_cli {
     struct terminal terminal;
     struct cli_run_in *in; /* NULL: a run by itself */
     bool json, done;
-    int result_fd, status_fd, stdin_fd;
+    int result_fd, result_dir, status_fd, stdin_fd;
+    const char *result_name; /* in result_dir */
     enum log_level log;
 };
 
@@ -71,6 +73,7 @@ static void cli_done(struct run_cli *c)
     options_done(&c->options);
     util_close(&c->signal_fd);
     util_close(&c->result_fd);
+    util_close(&c->result_dir);
     if (c->stdin_fd > 2)
         util_close(&c->stdin_fd);
     loop_done(&c->loop);
@@ -119,6 +122,55 @@ static int cli_status_fd(const char *text, int *ret_fd, struct cordon_err *err)
     return 0;
 }
 
+/* A guest may be able to write to the folder the result goes to: a plain file is made anew when the
+ * guest is gone and put in place in one step. Anything else (a pipe, a terminal) is written to. */
+static int cli_open_result(struct run_cli *c, const char *path, struct cordon_err *err)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        c->result_fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        if (c->result_fd < 0)
+            return err_set(err, CORDON_ERR_USAGE, "options", errno, "--result %s", path);
+        return 0;
+    }
+    const char *slash = strrchr(path, '/');
+    c->result_name = slash ? slash + 1 : path;
+    _cleanup_free_ char *dir = !slash ? strdup(".") : slash == path ? strdup("/")
+                                                                    : strndup(path, (size_t)(slash - path));
+    if (!dir)
+        return err_nomem(err, "options");
+    if (!*c->result_name)
+        return err_set(err, CORDON_ERR_USAGE, "options", EISDIR, "--result %s", path);
+    c->result_dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (c->result_dir < 0 || faccessat(c->result_dir, ".", W_OK | X_OK, AT_EACCESS) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "options", errno, "--result %s", path);
+    return 0;
+}
+
+static bool cli_wants_result(const struct run_cli *c)
+{
+    return c->json || c->result_fd >= 0 || c->result_dir >= 0 || c->status_fd >= 0;
+}
+
+static int cli_write_result(struct run_cli *c, const char *text, size_t len)
+{
+    if (c->result_dir < 0)
+        return c->result_fd < 0 ? 0 : cli_write(c->result_fd, text, len);
+    char fresh[48];
+    snprintf(fresh, sizeof(fresh), ".cordon-result-%d", (int)getpid());
+    unlinkat(c->result_dir, fresh, 0);
+    _cleanup_close_ int fd = openat(c->result_dir, fresh,
+                                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0 || cli_write(fd, text, len) < 0 ||
+        renameat(c->result_dir, fresh, c->result_dir, c->result_name) < 0) {
+        int e = errno;
+        unlinkat(c->result_dir, fresh, 0);
+        errno = e;
+        return -1;
+    }
+    return 0;
+}
+
 /* Everything the caller named is opened before the guest exists: a typo costs nothing. */
 static int cli_open(struct run_cli *c, struct cordon_err *err)
 {
@@ -127,8 +179,8 @@ static int cli_open(struct run_cli *c, struct cordon_err *err)
     const char *in = options_get(&c->options, OPT_STDIN);
     c->json = options_has(&c->options, OPT_JSON);
     c->stdin_fd = 0;
-    if (result && (c->result_fd = open(result, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "options", errno, "--result %s", result);
+    if (result && cli_open_result(c, result, err) < 0)
+        return -1;
     if (status && cli_status_fd(status, &c->status_fd, err) < 0)
         return -1;
     if (in && (c->stdin_fd = open(in, O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0)
@@ -160,11 +212,11 @@ static int cli_report(struct run_cli *c, const char *hint)
     struct result *r = &c->job.result;
     int status = r->exit_code;
     _cleanup_buf_ struct buf text = BUF_INIT(SIZE_MAX / 4);
-    if (c->json || c->result_fd >= 0 || c->status_fd >= 0) {
+    if (cli_wants_result(c)) {
         result_json(r, &text);
         buf_char(&text, '\n');
         if (text.failed || (c->json && cli_write(1, text.data, text.len) < 0) ||
-            (c->result_fd >= 0 && cli_write(c->result_fd, text.data, text.len) < 0) ||
+            cli_write_result(c, text.data, text.len) < 0 ||
             (c->status_fd >= 0 && cli_write(c->status_fd, text.data, text.len) < 0)) {
             fprintf(stderr, "Error: the result could not be written: %s\n", strerror(errno));
             status = CORDON_ERR_INTERNAL;
@@ -191,7 +243,7 @@ static void cli_show_diagnostics(struct run_cli *c)
 
 static int cli_run_job(struct run_cli *c, struct cordon_err *err)
 {
-    bool kept = c->json || c->result_fd >= 0 || c->status_fd >= 0;
+    bool kept = cli_wants_result(c);
     if (loop_init(&c->loop) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "event loop");
     if (cli_signals(c, err) < 0)
@@ -321,6 +373,7 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
                         .terminal = TERMINAL_INIT,
                         .signal_fd = -1,
                         .result_fd = -1,
+                        .result_dir = -1,
                         .status_fd = -1,
                         .stdin_fd = -1,
                         .loop.epoll_fd = -1};

@@ -163,6 +163,8 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
     o->refuse_affinity = p->cores != 0;
     if (p->limits.memory_bytes)
         o->map_limit = plan_map_limit(p, host);
+    /* SysV segments outlive their mappings, where neither rlimits nor sampling see them */
+    o->refuse_shared_ipc = o->refuse_memfd;
     o->refuse_suid_bits = p->writes_host;
     if (p->tier == TIER_LANDLOCK) {
         o->refuse_inet = true;

@@ -235,6 +235,20 @@ static int full_cover_state(struct plan *p, const struct plan_grant *g)
     return path ? plan_full_mask(p, path, true) : -1;
 }
 
+/* A policy that a guest could write would be obeyed by the next run in that folder: the one that is
+ * there is shown read-only, and cannot be replaced since something is mounted on it. */
+static int full_keep_policy(struct plan *p, const struct plan_grant *g)
+{
+    struct stat st;
+    const char *src = arena_printf(&p->arena, "%s/cordon.toml", g->src);
+    const char *dst = arena_printf(&p->arena, "%s/cordon.toml", g->dst);
+    if (!src || !dst)
+        return -1;
+    if (!g->write || !g->is_dir || g->overlay || lstat(src, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    return full_op(p, PLAN_OP_BIND, src, dst + 1, PLAN_BIND_GRANT | PLAN_BIND_FILE, 0) ? 0 : -1;
+}
+
 static int full_grants(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -244,7 +258,7 @@ static int full_grants(struct plan *p, const struct plan_request *req, struct co
         return -1;
     for (size_t i = 0; i < n; i++) {
         const struct plan_grant *g = &grants[i];
-        if (full_grant(p, req, g) < 0 || full_cover_state(p, g) < 0)
+        if (full_grant(p, req, g) < 0 || full_cover_state(p, g) < 0 || full_keep_policy(p, g) < 0)
             return err_nomem(err, "plan");
         if (g->write) {
             p->writes_host = true;

@@ -84,6 +84,12 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     const struct policy_item resolved = {.text = real, .origin = item->origin};
     if (grants_refuse(g->p, item, &st, err) < 0 || grants_refuse(g->p, &resolved, &st, err) < 0)
         return -1;
+    /* A link may be an earlier guest's doing: what is to be written is named by its own name. */
+    if (write && !str_eq(real, item->text)) {
+        err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s leads through a link to %s",
+                grants_origin(g->p, item), item->text, real);
+        return err_hint(err, "grant %s itself if that is meant", real);
+    }
     if (str_eq(dst, "/") || grants_below(dst, "/proc"))
         return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: nothing can be mounted at %s",
                        grants_origin(g->p, item), dst);
@@ -94,7 +100,7 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     const char *kept = arena_strdup(&g->p->arena, real);
     if (!kept)
         return err_nomem(err, "plan");
-    list[g->n++] = (struct plan_grant){.src = item->text,
+    list[g->n++] = (struct plan_grant){.src = kept,
                                        .real = kept,
                                        .dst = dst,
                                        .write = write,

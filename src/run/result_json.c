@@ -86,10 +86,11 @@ static void json_enforcement(struct jsonw *j, const struct result *r)
         jsonw_str(j, "no_new_privs", "on");
         jsonw_str(j, "caps", "none");
         jsonw_str(j, "denials", o && o->denials_unobserved ? "not observed" : "observed");
-        if (p->cgroups.kind == HOST_CGROUP_NONE)
-            jsonw_str(j, "limits", "memory sampled, cpu sampled, processes by rlimit");
-        else
-            jsonw_str(j, "limits", "by cgroup");
+        char limits[96];
+        snprintf(limits, sizeof(limits), "memory %s, cpu %s, processes %s",
+                 p->by_group.memory ? "by cgroup" : "sampled", p->by_group.cpu ? "by cgroup" : "sampled",
+                 p->by_group.pids ? "by cgroup" : "by rlimit");
+        jsonw_str(j, "limits", limits);
         if (p->missing)
             jsonw_str(j, "missing", p->missing);
         if (r->workspace_mode)

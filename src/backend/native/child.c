@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -247,6 +248,26 @@ void native_child_note_end(struct native_child *c)
     atomic_store(&s->all_dead, 1);
 }
 
+/* Whatever the caller runs as: the guest is an ordinary process in scheduling, address layout and the
+ * kernel's choice of victims. Only towards less: none of it needs a right. */
+void native_child_plain_manners(struct native_child *c)
+{
+    char adj[16] = "0";
+    struct sched_param ordinary = {0};
+    if (syscall(SYS_sched_getscheduler, 0) != SCHED_OTHER &&
+        syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary) < 0)
+        native_child_fail(c, "scheduling", errno, "sched_setscheduler");
+    errno = 0;
+    if (getpriority(PRIO_PROCESS, 0) < 0 && errno == 0 && setpriority(PRIO_PROCESS, 0, 0) < 0)
+        native_child_fail(c, "scheduling", errno, "setpriority");
+    personality(PER_LINUX);
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && read(fd, adj, sizeof(adj)) > 0 && adj[0] == '-' && pwrite(fd, "0", 1, 0) != 1)
+        native_child_fail(c, "oom_score_adj", errno, "write");
+    if (fd >= 0)
+        close(fd);
+}
+
 _Noreturn void native_child_main(struct native_child *c)
 {
     const struct plan *p = c->plan;
@@ -269,6 +290,8 @@ _Noreturn void native_child_main(struct native_child *c)
         child_time_namespace(c);
     /* second lock behind the filter: no user namespace can be made inside, whatever gets through */
     child_write_file(c, "/proc/sys/user/max_user_namespaces", "0");
+    child_write_file(c, "/proc/sys/user/max_inotify_instances", "64"); /* the caller's are its own */
+    native_child_plain_manners(c);
     syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* the caller's session keyring stays outside */
 
     umask(022);

@@ -116,8 +116,7 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
             continue;
         if (userns < 0 && (userns = ids_map_namespace(id)) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno, "user namespace for mapped mounts");
-        _cleanup_close_ int tree = sys_open_tree(
-            AT_FDCWD, op->src, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_NO_AUTOMOUNT);
+        _cleanup_close_ int tree = native_open_source(op);
         if (tree < 0) {
             if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
                 continue;

@@ -78,6 +78,7 @@ void native_child_note_end(struct native_child *c);
  * guest's tmpfs or overlay after the last process is gone. */
 void native_collect_send(struct native_child *c);
 int native_collect_receive(int go_fd);
+void native_child_plain_manners(struct native_child *c);
 /* Puts the plan's files into the working directory. */
 void native_child_copy_files(struct native_child *c);
 /* Waits for the supervisor's word: the ids are mapped. */
@@ -94,6 +95,9 @@ struct native_netns {
 };
 void native_netns_begin(struct native_child *c, struct native_netns *net);
 void native_netns_enter(struct native_child *c, struct native_netns *net);
+
+/* A host path of the plan as a detached copy of its mounts. */
+int native_open_source(const struct plan_op *op);
 
 /* root.c: executes the plan's operations and pivots */
 void native_root_build(struct native_child *c);
