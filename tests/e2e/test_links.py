@@ -1,0 +1,86 @@
+"""Links in granted trees: what one guest plants must not open anything to the next."""
+
+import json
+import os
+import subprocess
+
+from cordon_run import CORDON, host_env, run
+
+
+def sh(shared, *options, script):
+    return run(*options, "--", "/bin/sh", "-c", f"cd {shared}; {script}")
+
+
+def test_deny_holds_when_a_guest_moves_the_folder_behind_a_link(full, shared):
+    hooks = shared / ".git" / "hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "pre-commit").write_text("ours\n")
+    options = ["--allow-write", shared, "--deny", hooks]
+    sh(shared, *options, script=f"mv .git .g; ln -s {shared}/.g .git")
+    sh(shared, *options, script="echo EVIL > .git/hooks/pre-commit; echo EVIL > .g/hooks/pre-commit")
+    found = [p.read_text() for p in shared.rglob("pre-commit")]
+    assert "EVIL\n" not in found
+    # the twin: without the denial the same guest writes there
+    sh(shared, "--allow-write", shared, script="echo EVIL > .g/hooks/pre-commit || echo EVIL > .git/hooks/pre-commit")
+    assert "EVIL\n" in [p.read_text() for p in shared.rglob("pre-commit")]
+
+
+def test_deny_of_a_link_denies_what_it_names(full, shared):
+    (shared / "real").mkdir()
+    (shared / "real" / "secret").write_text("SECRET\n")
+    (shared / "dotenv").symlink_to("real/secret")
+    (shared / "through").symlink_to("real")
+    for pattern in (shared / "dotenv", shared / "through" / "secret", shared / "real" / "secret"):
+        for name in ("dotenv", "real/secret", "through/secret"):
+            r = sh(shared, "--allow-read", shared, "--deny", pattern, script=f"cat {name}")
+            assert "SECRET" not in r.out, (pattern, name)
+    assert "SECRET" in sh(shared, "--allow-read", shared, script="cat dotenv").out
+
+
+def test_read_only_inside_writable_holds_behind_a_link(full, shared):
+    (shared / "real").mkdir()
+    keep = shared / "real" / "keep"
+    keep.write_text("ours\n")
+    (shared / "conf").symlink_to(shared / "real")
+    r = sh(shared, "--allow-write", shared, "--allow-read", shared / "conf" / "keep", script="echo PWNED > conf/keep")
+    assert keep.read_text() == "ours\n", str(r)
+    sh(shared, "--allow-write", shared, script="echo mine > real/keep")
+    assert keep.read_text() == "mine\n"
+
+
+def test_a_link_to_the_kernels_files_is_no_way_to_grant_them(shared):
+    for target in ("/proc", "/sys", "/dev", "/"):
+        link = shared / "link"
+        if link.is_symlink():
+            link.unlink()
+        link.symlink_to(target)
+        done = subprocess.run([CORDON, "run", "--mount", f"{link}:/data", "--", "/bin/ls", "/data"],
+                              capture_output=True, text=True, env=host_env(), timeout=30)
+        assert done.returncode == 78, (target, done.stdout, done.stderr)
+
+
+def test_what_is_written_is_named_by_its_own_name(full, shared):
+    (shared / "real").mkdir()
+    (shared / "link").symlink_to("real")
+    done = subprocess.run([CORDON, "run", "--allow-write", shared / "link", "--", "/bin/true"],
+                          capture_output=True, text=True, env=host_env(), timeout=30)
+    assert done.returncode == 78 and str(shared / "real") in done.stderr
+    assert sh(shared, "--allow-write", shared / "real", script="touch real/x").code == 0
+
+
+def test_policy_in_a_writable_tree_stays(full, shared):
+    policy = shared / "cordon.toml"
+    policy.write_text('[sandbox]\ntime_limit = "5s"\n')
+    sh(shared, "--allow-write", shared, script="echo evil > cordon.toml; rm -f cordon.toml; mv cordon.toml x; mv x cordon.toml")
+    assert policy.read_text() == '[sandbox]\ntime_limit = "5s"\n'
+    sh(shared, "--allow-write", shared, script="echo fine > other.toml")
+    assert (shared / "other.toml").read_text() == "fine\n"
+
+
+def test_a_guest_cannot_leave_the_result(full, shared):
+    script = f"cd {shared}; rm -f res.json; echo '{{\"verdict\":\"ok\"}}' > res.json; exit 3"
+    subprocess.run([CORDON, "run", "--allow-write", shared, "--result", shared / "res.json", "--",
+                    "/bin/sh", "-c", script], env=host_env(), timeout=30, check=False)
+    with open(shared / "res.json", encoding="utf-8") as f:
+        assert json.load(f)["verdict"] == "nonzero_exit"
+    assert [n for n in os.listdir(shared) if n.startswith(".cordon")] == []
