@@ -221,6 +221,13 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
             result_from_error(r, &s->err);
         return;
     }
+    /* Output that was lost to us must not look like output the guest did not write. */
+    if (s->out[0].kept.failed || s->out[1].kept.failed) {
+        r->verdict = VERDICT_SANDBOX_ERROR;
+        r->exit_code = CORDON_ERR_INTERNAL;
+        snprintf(r->error, sizeof(r->error), "supervise: out of memory for the guest's output");
+        return;
+    }
     /* A guest that ended by itself before our kill arrived was not ended by us; the time it took
      * decides, not who was faster. */
     if (s->cause != CAUSE_NONE && !(s->cause == CAUSE_TIME && o->end == BACKEND_EXITED &&

@@ -119,6 +119,9 @@ void run_cancel(struct run_job *job)
 
 void run_done(struct run_job *job)
 {
+    if (job->running)
+        supervise_abort(&job->supervised); /* the loop itself failed */
+    job->running = false;
     files_done(job);
     if (job->plan)
         supervise_free(&job->supervised);

@@ -134,20 +134,26 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
         return -1;
     }
     if (supervise_watches(s, err) < 0) {
-        struct backend_outcome drop;
-        struct cordon_err drop_err;
-        backend->kill(&s->guest);
-        supervise_watch_stop(s);
-        loop_set(loop, &s->gone, 0);
-        loop_set(loop, &s->timer, 0);
-        for (int i = 0; i < 2; i++)
-            stream_out_done(&s->out[i]);
-        stream_in_done(&s->in);
-        backend->finish(&s->guest, &drop, &drop_err);
+        supervise_abort(s);
         util_close(&s->timer_fd);
         return -1;
     }
     return 0;
+}
+
+void supervise_abort(struct supervised *s)
+{
+    struct backend_outcome drop;
+    struct cordon_err drop_err;
+    s->guest.backend->kill(&s->guest);
+    supervise_watch_stop(s);
+    loop_set(s->loop, &s->gone, 0);
+    loop_set(s->loop, &s->timer, 0);
+    for (int i = 0; i < 2; i++)
+        stream_out_done(&s->out[i]);
+    stream_in_done(&s->in);
+    s->guest.backend->finish(&s->guest, &drop, &drop_err);
+    s->finished = true;
 }
 
 void supervise_free(struct supervised *s)

@@ -74,6 +74,8 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
                     bool *ret_host_refused, struct cordon_err *err);
 /* Ends the guest for a reason of ours; the first reason stays. */
 void supervise_end(struct supervised *s, enum supervise_cause cause);
+/* Ends a guest without the loop: nothing of it is left when this returns. Before supervise_free. */
+void supervise_abort(struct supervised *s);
 void supervise_free(struct supervised *s);
 
 /* watch.c: what must be looked at while the guest runs. supervise_watch_tick() does what is due and

@@ -14,6 +14,7 @@
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -268,6 +269,28 @@ void native_child_plain_manners(struct native_child *c)
         close(fd);
 }
 
+/* The caller's session keyring stays outside; a kernel without keyrings has none to leave, and where
+ * an outer filter refuses the call (containers do) the guest is refused it as well. */
+void native_child_leave_keyring(struct native_child *c)
+{
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS && errno != EPERM)
+        native_child_fail(c, "keyring", errno, "keyctl");
+}
+
+int native_child_signals(struct native_child *c, bool all)
+{
+    sigset_t chld, blocked;
+    sigemptyset(&chld);
+    sigaddset(&chld, SIGCHLD);
+    blocked = chld;
+    if (all)
+        sigfillset(&blocked);
+    int fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (fd < 0 || sigprocmask(SIG_SETMASK, &blocked, NULL) < 0)
+        native_child_fail(c, "signals", errno, fd < 0 ? "signalfd" : "sigprocmask");
+    return fd;
+}
+
 _Noreturn void native_child_main(struct native_child *c)
 {
     const struct plan *p = c->plan;
@@ -292,7 +315,7 @@ _Noreturn void native_child_main(struct native_child *c)
     child_write_file(c, "/proc/sys/user/max_user_namespaces", "0");
     child_write_file(c, "/proc/sys/user/max_inotify_instances", "64"); /* the caller's are its own */
     native_child_plain_manners(c);
-    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL); /* the caller's session keyring stays outside */
+    native_child_leave_keyring(c);
 
     umask(022);
     if (chdir(p->cwd) < 0)
@@ -301,10 +324,7 @@ _Noreturn void native_child_main(struct native_child *c)
     if (p->hands_back_cwd)
         native_collect_send(c);
 
-    sigset_t chld;
-    sigemptyset(&chld);
-    sigaddset(&chld, SIGCHLD);
-    sigprocmask(SIG_SETMASK, &chld, NULL);
+    int sig_fd = native_child_signals(c, false);
 
     native_drop_capabilities(c, true);
     /* From here on no process of the guest's namespace may look into this one: a dumpable pid 1 of the
@@ -313,7 +333,7 @@ _Noreturn void native_child_main(struct native_child *c)
         native_child_fail(c, "dumpable", errno, "prctl");
 
     int fence_fd = native_fence_make(c);
-    struct native_guest guest = {.child = c, .fence_fd = fence_fd};
+    struct native_guest guest = {.child = c, .fence_fd = fence_fd, .sig_fd = sig_fd};
     native_child_receive_groups(c);
     native_child_note_usage(c);
     pid_t pid = native_guest_clone(&guest);

@@ -71,11 +71,13 @@ int native_map_self(const struct plan *p)
  * as the descriptor; the process that made it is gone when this returns. */
 static int ids_map_namespace(unsigned id)
 {
-    int pidfd = -1;
+    _cleanup_close_ int pidfd = -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD,
                               .pidfd = (uint64_t)(uintptr_t)&pidfd,
                               .exit_signal = SIGCHLD};
     pid_t parent = getpid(), pid = sys_clone3(&args);
+    if (pid < 0 && errno == ENOSYS)
+        pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
     if (pid < 0)
         return -1;
     if (pid == 0) {
@@ -95,10 +97,9 @@ static int ids_map_namespace(unsigned id)
         fd = open(path, O_RDONLY | O_CLOEXEC);
     }
     saved = errno;
-    sys_pidfd_send_signal(pidfd, SIGKILL);
+    native_kill_child(pid, pidfd);
     while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
-    close(pidfd);
     errno = saved;
     return fd;
 }
@@ -120,13 +121,16 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
         if (tree < 0) {
             if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
                 continue;
-            if (errno == ENOSYS)
+            if (errno == ENOSYS || errno == EPERM)
                 return 0; /* no new mount API: the child binds by path */
             return err_set(err, CORDON_ERR_INTERNAL, "bind", errno, "%s", op->src);
         }
         /* This copy was made in the host's mount namespace and is still a peer of the mount it was
          * made from: what is mounted on it inside the guest would appear on the host. */
         struct sys_mount_attr alone = {.propagation = MS_PRIVATE};
+        if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0 &&
+            (errno == ENOSYS || errno == EPERM))
+            return 0; /* the same: a copy that is not private is never handed on */
         if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "propagation", errno, "%s", op->src);
         struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};

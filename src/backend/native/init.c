@@ -74,6 +74,8 @@ static bool init_reap(struct native_child *c, pid_t main_pid)
     for (;;) {
         int wstatus;
         pid_t pid = waitpid(-1, &wstatus, WNOHANG | __WALL);
+        if (pid < 0 && errno != ECHILD && errno != EINTR)
+            native_child_fail(c, "init", errno, "wait");
         if (pid <= 0)
             return main_gone;
         if (main_gone)
@@ -105,7 +107,7 @@ static _Noreturn void init_end(struct native_child *c)
 _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g)
 {
     struct native_status *status = c->status;
-    (void)g;
+    int sigfd = g->sig_fd;
 
     native_drop_last_capability(c);
     /* The guest holds the pipes now; a copy here would keep them open after its end. */
@@ -115,10 +117,6 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
     for (size_t i = 0; i < c->n_entries; i++)
         close(c->entries[i]);
 
-    sigset_t chld;
-    sigemptyset(&chld);
-    sigaddset(&chld, SIGCHLD);
-    int sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     int listener = atomic_load(&status->listener_fd);
     struct pollfd fds[3] = {
         {.fd = sigfd, .events = POLLIN},
@@ -132,8 +130,8 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
             atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);
             init_end(c);
         }
-        if (sigfd < 0 || (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR))
-            _exit(1);
+        if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
+            native_child_fail(c, "init", errno, "poll");
         if (fds[0].revents) {
             struct signalfd_siginfo drop;
             while (read(sigfd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))

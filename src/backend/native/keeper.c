@@ -23,7 +23,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/keyctl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -44,8 +43,12 @@ static void keeper_become_guest(struct native_child *c)
     if (!c->plan->own_host_ids)
         return;
     native_child_wait(c);
-    for (int cap = 0; cap < 64 && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0; cap++)
-        ;
+    for (int cap = 0; cap < 64; cap++)
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
+            if (errno != EINVAL || cap == 0) /* EINVAL: past the last one this kernel knows */
+                native_child_fail(c, "capabilities", errno, "bounding set");
+            break;
+        }
     for (int i = 0; i < 3; i++) /* the streams are opened again by name, as /dev/stdout */
         if (fchown(i, c->id, c->id) < 0)
             native_child_fail(c, "ids", errno, "streams");
@@ -108,6 +111,13 @@ static _Noreturn void keeper_end(const struct keeper *k)
     keeper_drain(k);
 }
 
+/* The keeper itself failed: the guest ends, and the result says why. */
+static _Noreturn void keeper_fail(const struct keeper *k, int err, const char *what)
+{
+    keeper_kill_all(k);
+    native_child_fail(k->c, "keeper", err, what);
+}
+
 /* Takes every dead child. The main process is looked at before it is taken: while it is a zombie,
  * its number and that of its process group cannot be anybody else's. */
 static void keeper_reap(struct keeper *k)
@@ -115,7 +125,10 @@ static void keeper_reap(struct keeper *k)
     struct native_status *status = k->c->status;
     for (;;) {
         siginfo_t info = {.si_pid = 0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 || info.si_pid == 0)
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) < 0 && errno != ECHILD &&
+            errno != EINTR)
+            keeper_fail(k, errno, "wait");
+        if (info.si_pid == 0)
             return;
         int wstatus;
         if (info.si_pid != k->main_pid) {
@@ -147,7 +160,7 @@ static bool keeper_forward(const struct keeper *k)
     return n == 1 || (n < 0 && errno == EINTR);
 }
 
-static _Noreturn void keeper_run(struct keeper *k)
+static _Noreturn void keeper_run(struct keeper *k, int sigfd)
 {
     /* The guest holds the pipes now; a copy here would keep them open after its end. */
     close(0);
@@ -156,10 +169,6 @@ static _Noreturn void keeper_run(struct keeper *k)
     for (size_t i = 0; i < k->c->n_entries; i++)
         close(k->c->entries[i]);
 
-    sigset_t chld;
-    sigemptyset(&chld);
-    sigaddset(&chld, SIGCHLD);
-    int sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
     int listener = atomic_load(&k->c->status->listener_fd);
     struct pollfd fds[3] = {
         {.fd = sigfd, .events = POLLIN},
@@ -168,8 +177,8 @@ static _Noreturn void keeper_run(struct keeper *k)
     };
     for (;;) {
         keeper_reap(k);
-        if (sigfd < 0 || (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR))
-            keeper_end(k);
+        if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
+            keeper_fail(k, errno, "poll");
         if (fds[0].revents) {
             struct signalfd_siginfo drop;
             while (read(sigfd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))
@@ -227,14 +236,11 @@ _Noreturn void native_keeper_main(struct native_child *c)
     /* Out of the caller's session: a Ctrl-C at its terminal must not end the keeper before the
      * guest. */
     setsid();
-    sigset_t all;
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
+    int sig_fd = native_child_signals(c, true);
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         native_child_fail(c, "keeper", errno, "subreaper");
     keeper_become_guest(c);
-    syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING,
-            NULL); /* the caller's session keyring stays outside */
+    native_child_leave_keyring(c);
 
     umask(022);
     if (chdir(p->cwd) < 0)
@@ -254,7 +260,7 @@ _Noreturn void native_keeper_main(struct native_child *c)
     if (k.main_pid < 0)
         native_child_fail(c, "fork", errno, "clone");
     close(guest.fence_fd);
-    keeper_run(&k);
+    keeper_run(&k, sig_fd);
 }
 
 void native_keeper_kill(int pidfd, int *go_fd)

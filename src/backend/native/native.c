@@ -159,7 +159,7 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
 /* After a failure behind the clone: nothing of the child may stay. */
 static int start_abort(pid_t pid, int pidfd)
 {
-    sys_pidfd_send_signal(pidfd, SIGKILL);
+    native_kill_child(pid, pidfd);
     while (waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     close(pidfd);
@@ -304,7 +304,7 @@ static void native_kill(struct guest *g)
     struct native *n = g->priv;
     /* tier full: the kernel ends the whole pid namespace with its pid 1 */
     if (g->plan->tier == TIER_FULL)
-        sys_pidfd_send_signal(n->pidfd, SIGKILL);
+        native_kill_child(g->pid, n->pidfd);
     else
         native_keeper_kill(n->pidfd, &n->go_fd);
     if (n->cgroup)
@@ -464,7 +464,8 @@ static int native_lingers(struct guest *g)
 {
     struct native *n = g->priv;
     struct pollfd p = {.fd = n->pidfd, .events = POLLIN};
-    return n->status->all_dead || poll(&p, 1, 0) == 1 ? -1 : n->pidfd;
+    /* where poll itself fails, waiting for the process must do */
+    return n->status->all_dead || poll(&p, 1, 0) != 0 ? -1 : n->pidfd;
 }
 
 static void native_finish(struct guest *g, struct backend_outcome *o, struct cordon_err *err)

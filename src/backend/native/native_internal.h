@@ -81,6 +81,7 @@ int native_collect_receive(int go_fd);
 void native_child_plain_manners(struct native_child *c);
 /* Puts the plan's files into the working directory. */
 void native_child_copy_files(struct native_child *c);
+void native_child_leave_keyring(struct native_child *c);
 /* Waits for the supervisor's word: the ids are mapped. */
 void native_child_wait(struct native_child *c);
 /* Our own CPU time so far goes on the status page: it is not the guest's. */
@@ -113,7 +114,12 @@ struct native_guest {
     struct native_child *child;
     int fence_fd; /* Landlock ruleset, -1: none */
     uint64_t cloned_ns; /* by the host's clock */
+    int sig_fd;         /* tells of ended children */
 };
+
+/* Blocks SIGCHLD (and, with all, every other signal) and gives the descriptor that tells of it: made
+ * before the guest exists, so that there is none without somebody who would notice its end. */
+int native_child_signals(struct native_child *c, bool all);
 
 /* fence.c: last steps before execve */
 /* keep_admin: all but CAP_SYS_ADMIN (in the guest's own user namespace), which the last namespace
@@ -161,6 +167,10 @@ int native_pty_control(void);
 /* The memory behind this process's arguments, as the kernel shows it in /proc/PID/cmdline. */
 void native_argv_area(char **ret_area, size_t *ret_len);
 extern char **native_main_argv;
+
+/* Kills a child of this process that was not waited for yet: its number is still its own, so it serves
+ * where process descriptors are refused. */
+void native_kill_child(pid_t pid, int pidfd);
 
 uint64_t native_now_ns(void);
 

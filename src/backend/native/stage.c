@@ -1,9 +1,11 @@
 /* Small facts the native backend's outer half needs about its inner half. Runs in the supervisor. */
 #include "backend/native/native_internal.h"
 
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "base/util.h"
 
 /* Stages that use nothing the caller asked for: a refusal there is the host's answer to the tier
@@ -17,6 +19,12 @@ bool native_stage_is_tier(const char *stage)
         if (str_eq(stage, stages[i]))
             return true;
     return false;
+}
+
+void native_kill_child(pid_t pid, int pidfd)
+{
+    if (sys_pidfd_send_signal(pidfd, SIGKILL) < 0)
+        kill(pid, SIGKILL);
 }
 
 char **native_main_argv;
