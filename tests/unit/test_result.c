@@ -308,6 +308,81 @@ static void judgement(void **state)
     policy_free(policy);
 }
 
+/* The same ends with and without groups: refusals the kernel does not count are told by other signs,
+ * and an ordinary failure has none of them. */
+static void signs_of_a_limit(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    static const struct {
+        const char *name;
+        bool by_group;
+        unsigned processes;
+        struct backend_outcome end;
+        enum verdict verdict;
+    } cases[] = {
+        {"refused memory", true, 7, {BACKEND_EXITED, EXIT(1), 0, RAN, .memory_refused = 1},
+         VERDICT_MEMORY_LIMIT},
+        {"refused memory, then abort", false, 7,
+         {BACKEND_EXITED, SIGNALED(SIGABRT), 0, RAN, .memory_refused = 1}, VERDICT_MEMORY_LIMIT},
+        {"coped", true, 7, {BACKEND_EXITED, EXIT(0), 0, RAN, .memory_refused = 1}, VERDICT_OK},
+        {"not loaded", true, 7,
+         {BACKEND_EXITED, SIGNALED(SIGSEGV), 0, RAN, .static_bytes = 2000 * MIB},
+         VERDICT_MEMORY_LIMIT},
+        {"a large program crashed", true, 7,
+         {BACKEND_EXITED, SIGNALED(SIGSEGV), 0, RAN, .static_bytes = 900 * MIB}, VERDICT_SIGNALED},
+        {"over and gone", false, 7,
+         {BACKEND_EXITED, EXIT(0), 0, RAN, .usage.peak_memory_bytes = 40 * MIB},
+         VERDICT_MEMORY_LIMIT},
+        {"shared pages prove nothing", false, 7,
+         {BACKEND_EXITED, EXIT(1), 0, RAN, .usage.peak_memory_bytes = 20 * MIB},
+         VERDICT_NONZERO_EXIT},
+        {"a group would have held it", true, 7,
+         {BACKEND_EXITED, EXIT(0), 0, RAN, .usage.peak_memory_bytes = 40 * MIB}, VERDICT_OK},
+        {"at the limit of processes", false, 7,
+         {BACKEND_EXITED, EXIT(1), 0, RAN, .usage.processes_peak = 7}, VERDICT_PROCESS_LIMIT},
+        {"below it", false, 7, {BACKEND_EXITED, EXIT(1), 0, RAN, .usage.processes_peak = 6},
+         VERDICT_NONZERO_EXIT},
+        {"a group counts refusals itself", true, 7,
+         {BACKEND_EXITED, EXIT(1), 0, RAN, .usage.processes_peak = 7}, VERDICT_NONZERO_EXIT},
+        {"alone is always at the limit of one", false, 1,
+         {BACKEND_EXITED, EXIT(1), 0, RAN, .usage.processes_peak = 1}, VERDICT_NONZERO_EXIT},
+    };
+    struct policy *policy = made_policy();
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct plan plan = made_plan();
+        plan.limits.memory_bytes = 10 * MIB;
+        plan.limits.processes = cases[i].processes;
+        plan.by_group = (struct plan_held){cases[i].by_group, cases[i].by_group, true};
+        plan.filter_options.map_limit = 1000 * MIB;
+        struct supervised s = {.plan = &plan, .outcome = cases[i].end};
+        struct result r;
+        result_judge(&r, &s, policy);
+        if (r.verdict != cases[i].verdict)
+            fail_msg("%s: %s", cases[i].name, result_verdict_name(r.verdict));
+    }
+    policy_free(policy);
+}
+
+/* The kernel forgets what a killed tree used; what was seen just before counts. */
+static void sampled_cpu_counts(void **state)
+{
+    (void)state;
+    struct policy *policy = made_policy();
+    struct plan plan = made_plan();
+    struct supervised s = {
+        .plan = &plan,
+        .cause = CAUSE_CPU_TIME,
+        .peak = {.cpu_user_ns = 3 * S, .cpu_sys_ns = S},
+        .outcome = {BACKEND_KILLED, 0, 0, RAN, .usage = {.cpu_user_ns = 0, .cpu_sys_ns = 2 * S}}};
+    struct result r;
+    result_judge(&r, &s, policy);
+    assert_int_equal(r.verdict, VERDICT_CPU_TIME_LIMIT);
+    assert_int_equal(r.usage.cpu_user_ns, 3 * S);
+    assert_int_equal(r.usage.cpu_sys_ns, S);
+    policy_free(policy);
+}
+
 static void failed_setup_is_ours(void **state)
 {
     (void)state;
@@ -538,6 +613,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(judgement),
+        cmocka_unit_test(signs_of_a_limit),
+        cmocka_unit_test(sampled_cpu_counts),
         cmocka_unit_test(failed_setup_is_ours),
         cmocka_unit_test(errors_become_results),
         cmocka_unit_test(measured_values),

@@ -81,6 +81,11 @@ static void pss_text(void **state)
     snprintf(text, sizeof(text), "%sPss: 40", head);
     assert_int_equal(sample_parse_pss(text, &bytes), -1);
     assert_int_equal(bytes, 400 * 1024);
+
+    assert_int_equal(sample_parse_tables("Name:\tx\nVmPTE:\t     56 kB\nVmSwap:\t0 kB\n", &bytes), 0);
+    assert_int_equal(bytes, 56 * 1024);
+    assert_int_equal(sample_parse_tables("Name:\tVmPTE: 9 kB\n", &bytes), -1);
+    assert_int_equal(sample_parse_tables("\nVmPTE:\tx", &bytes), -1);
 }
 
 static void interval(void **state)

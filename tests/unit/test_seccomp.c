@@ -365,6 +365,11 @@ static void test_options(void **state)
         {{.refuse_fork = true}, {"vfork", {0}, FAIL(EAGAIN)}},
         {{.refuse_fork = true}, {"clone", {SIGCHLD}, FAIL(EAGAIN)}},
         {{.refuse_suid_bits = true}, {"fchmod", {3, 04711}, FAIL(EPERM)}},
+        {{.refuse_affinity = true}, {"sched_setaffinity", {0}, FAIL(EPERM)}},
+        {{.map_limit = 1 << 20}, {"mmap", {0, (1 << 20) + 1, 3, 0x22}, FAIL(ENOMEM)}},
+        {{.map_limit = 1 << 20}, {"mmap", {0, UINT64_C(1) << 40, 3, 0x22}, FAIL(ENOMEM)}},
+        {{.notify = true, .map_limit = 1 << 20}, {"mmap", {0, 1 << 21, 2, 0x20022}, NOTIFY}},
+        {{.map_limit = 1 << 20}, {"mremap", {0, 0, 1 << 21}, FAIL(ENOMEM)}},
     };
     static const struct seccomp_options off = {.notify = true};
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -384,6 +389,31 @@ static void test_options(void **state)
     run_cases(&no_fork, &escape, 1);
     run_cases(&no_inet, &local, 1);
     run_cases(&nested, &listener, 1);
+}
+
+/* Lengths are compared whole; what only reserves address space is none of its business. */
+static void test_large_mappings(void **state)
+{
+    (void)state;
+    const uint64_t limit = (UINT64_C(5) << 32) + 1000;
+    const struct seccomp_options o = {.map_limit = limit};
+    const struct call_case cases[] = {
+        {"mmap", {0, limit, 3, 0x22}, OK},
+        {"mmap", {0, limit + 1, 3, 0x22}, FAIL(ENOMEM)},
+        {"mmap", {0, (UINT64_C(6) << 32), 3, 0x22}, FAIL(ENOMEM)},
+        {"mmap", {0, (UINT64_C(4) << 32) + 0xffffffff, 3, 0x22}, OK},
+        {"mmap", {0, UINT64_MAX, 3, 0x22}, FAIL(ENOMEM)},
+        {"mmap", {0, limit + 1, 0, 0x22}, OK},        /* PROT_NONE */
+        {"mmap", {0, limit + 1, 1, 0x22}, OK},        /* PROT_READ */
+        {"mmap", {0, limit + 1, 3, 0x4022}, OK},      /* MAP_NORESERVE */
+        {"mmap", {0, limit + 1, 3, 0x32}, OK},        /* MAP_FIXED */
+        {"mmap", {0, limit + 1, 3, 0x100022}, OK},    /* MAP_FIXED_NOREPLACE */
+        {"mmap", {0, limit + 1, 3, 0x02}, OK},        /* a file */
+        {"mmap", {0, limit + 1, 3, 0x21}, OK},        /* shared: held by what is touched */
+        {"mremap", {0, UINT64_MAX, limit}, OK},
+        {"mremap", {0, 0, limit + 1}, FAIL(ENOMEM)},
+    };
+    run_cases(&o, cases, ARRAY_SIZE(cases));
 }
 
 /* For every set of options: the program agrees with the table about every number, kills nobody, and
@@ -582,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_small_checks),
         cmocka_unit_test(test_suid_bits),
         cmocka_unit_test(test_options),
+        cmocka_unit_test(test_large_mappings),
         cmocka_unit_test(test_every_set_of_options),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_eval),
