@@ -11,8 +11,9 @@ import ctypes
 import os
 import pathlib
 import threading
+from collections import deque
 from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_ssize_t, c_uint, c_uint64, c_void_p
-from typing import Iterator, Optional, Sequence, Tuple
+from typing import Deque, Iterator, Optional, Sequence, Tuple
 
 from .errors import SandboxError
 
@@ -161,6 +162,7 @@ class _Handle:
 
 
 _handle: Optional[_Handle] = None
+_released: Deque[_Handle] = deque()
 
 
 def _after_fork() -> None:
@@ -168,6 +170,27 @@ def _after_fork() -> None:
     global _lock, _handle
     _lock = threading.Lock()
     _handle = None
+    _released.clear()
+
+
+def _sweep() -> None:
+    """Closes the handles nobody uses any more. Never waits for the lock: the garbage collector may bring us
+    here while this very thread holds it, and whoever holds it sweeps afterwards."""
+    global _handle
+    while _released and _lock.acquire(blocking=False):
+        unused = []
+        try:
+            while _released:
+                handle = _released.popleft()
+                handle.users -= 1
+                if handle.users == 0:
+                    unused.append(handle)
+                    if _handle is handle:
+                        _handle = None
+        finally:
+            _lock.release()
+        for handle in unused:
+            library().dll.cordon_close(handle.pointer)
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -189,21 +212,15 @@ class Lease:
                 _handle = _Handle()
             _handle.users += 1
             self._held = _handle
-            return _handle.pointer
+        _sweep()
+        return self._held.pointer
 
     def release(self) -> None:
         """No run of this lease may be going on."""
-        global _handle
         held, self._held = self._held, None
-        if held is None or held.pid != os.getpid():
-            return
-        with _lock:
-            held.users -= 1
-            if held.users > 0:
-                return
-            if _handle is held:
-                _handle = None
-        library().dll.cordon_close(held.pointer)
+        if held is not None and held.pid == os.getpid():
+            _released.append(held)
+            _sweep()
 
     def supervisor_pid(self) -> int:
         return library().dll.cordon_supervisor_pid(self.pointer())

@@ -48,6 +48,19 @@ def _percentile(values: Sequence[float], percent: float) -> Optional[float]:
     return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)] if ordered else None
 
 
+_sandboxes: "weakref.WeakSet[Sandbox]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """A child has none of the parent's runs, and locks that other threads held at the fork stay held for ever."""
+    for sandbox in list(_sandboxes):
+        sandbox._lock = threading.Lock()
+        sandbox._active = set()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 class Sandbox:
     """Runs code that nobody trusts.
 
@@ -88,7 +101,6 @@ class Sandbox:
         self._lock = threading.Lock()
         self._active: Set[Run] = set()
         self._closed = False
-        self._pid = os.getpid()
         self._verdicts: Counter[str] = Counter()
         self._errors = 0
         self._wall: Deque[float] = deque(maxlen=_SAMPLES)
@@ -112,6 +124,7 @@ class Sandbox:
             if name not in _settings.NAMES:
                 raise TypeError(f"Sandbox() got an unexpected keyword argument {name!r}")
             self._settings += list(_settings.setting(name, value))
+        _sandboxes.add(self)
         self._finalizer = weakref.finalize(self, _lib.Lease.release, self._lease)
 
     def _limit(self, name: str, key: str, value: Any) -> Any:
@@ -164,8 +177,6 @@ class Sandbox:
 
     def _start(self, request: _lib.Request, streamed: bool) -> Run:
         with self._lock:
-            if self._pid != os.getpid():  # a forked child begins anew; the parent's runs are not its own
-                self._pid, self._active = os.getpid(), set()
             if self._closed:
                 raise ValueError("this sandbox is closed")
             run = Run(self._lease, request, streamed, self._ended)
@@ -260,7 +271,7 @@ class Sandbox:
         """Ends every run of this sandbox, and gives its share of the supervisor back. May be called twice."""
         with self._lock:
             self._closed = True
-            active = list(self._active) if self._pid == os.getpid() else []
+            active = list(self._active)
         for run in active:
             run.cancel()
         for run in active:

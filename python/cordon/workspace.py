@@ -173,7 +173,8 @@ def cleanup(workspace: Union[str, "os.PathLike[str]"], config: Optional[SandboxC
     """Removes the workspace, whatever a guest left in it. One that is gone already is no error."""
     config = SandboxConfig.load() if config is None else config
     root, task_id = _located(workspace, config)
-    _tree.remove(root, task_id) if os.path.isdir(root) else None
+    if os.path.isdir(root):
+        _tree.remove(root, task_id)
     _log(config, task_id, "cleanup")
 
 
@@ -245,8 +246,9 @@ def _run(top: str, command: List[str], action: Mapping[str, Any], config: Sandbo
 def _log(config: SandboxConfig, task_id: str, event: str, **more: Any) -> None:
     """One line of JSON; never what the guest wrote."""
     os.makedirs(config.logs_dir, exist_ok=True)
-    record: Dict[str, Any] = {"event": event, "timestamp": datetime.now(timezone.utc).isoformat(), "task_id": task_id, "cmd": None,
-              "exit_code": None, "duration_sec": None, "error": None, "changed_files": [], "diff_len": 0, **more}
+    record: Dict[str, Any] = {
+        "event": event, "timestamp": datetime.now(timezone.utc).isoformat(), "task_id": task_id, "cmd": None,
+        "exit_code": None, "duration_sec": None, "error": None, "changed_files": [], "diff_len": 0, **more}
     line = json.dumps(record, ensure_ascii=True) + "\n"
     fd = os.open(os.path.join(config.logs_dir, f"{task_id}.jsonl"),
                  os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs/python.md").read_text()
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
 
 
+@pytest.mark.full_tier("the page shows workspaces")
 @pytest.mark.parametrize("code", EXAMPLES, ids=lambda c: f"line {PAGE[:PAGE.index(c)].count(chr(10)) + 1}")
 def test_page(code):
     exec(compile(code, "docs/python.md", "exec"), {"__name__": "example"})
@@ -25,6 +26,7 @@ def test_page_has_examples():
     assert len(EXAMPLES) >= 8
 
 
+@pytest.mark.full_tier("the docstrings show workspaces")
 @pytest.mark.parametrize("name", ["cordon", "cordon.result", "cordon.sandbox", "cordon.runner", "cordon.workspace"])
 def test_docstrings(name):
     failed, tried = doctest.testmod(importlib.import_module(name))

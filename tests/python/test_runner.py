@@ -114,6 +114,7 @@ def test_module_control():
         assert runner.execute("import pandas", {}).error == "blocked import: pandas (line 1)"
 
 
+@pytest.mark.full_tier("folders of root that others cannot enter")
 def test_data_dirs(tmp_path):
     (tmp_path / "data.txt").write_text("read")
     with SubprocessRunner(SandboxConfig(data_dirs=(str(tmp_path),))) as runner:

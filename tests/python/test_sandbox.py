@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -124,6 +125,7 @@ def test_levels_and_limits():
         assert not alone.run_command(["sh", "-c", "sleep 0 & wait; exec true; exit 3"]).ok
 
 
+@pytest.mark.full_tier("mounts at another path")
 def test_mounts(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
@@ -225,11 +227,11 @@ def test_async_cancellation_kills_the_guest():
         async with Sandbox(timeout=60) as sandbox:
             task = asyncio.create_task(sandbox.run_command_async(["sleep", "31.4159"]))
             await asyncio.sleep(0.5)
-            assert not gone("sleep 31.4159", within=0.01)
+            assert not gone("^sleep 31.4159", within=0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert gone("sleep 31.4159")
+            assert gone("^sleep 31.4159")
             assert (await sandbox.run_command_async(["true"])).ok
 
     asyncio.run(main())
@@ -240,7 +242,7 @@ def test_async_timeout_kills_the_guest():
         with Sandbox(timeout=60) as sandbox:
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(sandbox.run_command_async(["sleep", "27.1828"]), 0.4)
-            assert gone("sleep 27.1828")
+            assert gone("^sleep 27.1828")
 
     asyncio.run(main())
 
@@ -270,7 +272,7 @@ def test_stream_of_half_characters(sandbox):
 def test_stream_that_is_left_ends_the_guest(sandbox):
     with sandbox.stream_command(["sh", "-c", "echo 1; exec sleep 16.1803"]) as stream:
         assert next(stream).data == b"1\n"
-    assert gone("sleep 16.1803")
+    assert gone("^sleep 16.1803")
 
 
 def test_async_stream(sandbox):
@@ -303,7 +305,7 @@ def test_close_ends_what_runs():
     time.sleep(0.5)
     sandbox.close()
     thread.join(5)
-    assert not thread.is_alive() and found[0].verdict == "cancelled" and gone("sleep 17.3205")
+    assert not thread.is_alive() and found[0].verdict == "cancelled" and gone("^sleep 17.3205")
     sandbox.close()
     with pytest.raises(ValueError, match="closed"):
         sandbox.run("1")
@@ -385,6 +387,32 @@ def test_close_inside_a_loop():
         sandbox.close()
         assert (await asyncio.wait_for(task, 5)).verdict == "cancelled"
         assert (await asyncio.wait_for(reader, 5)).result.verdict == "cancelled"
-        assert gone("sleep 22.3606")
+        assert gone("^sleep 22.3606")
 
     asyncio.run(main())
+
+
+def test_interrupt_ends_the_guest():
+    code = ("import signal, cordon\nsignal.signal(signal.SIGINT, signal.default_int_handler)\nprint('on', flush=True)\n"
+            "cordon.Sandbox(timeout=60).run_command(['sleep', '26.4575'])")
+    import pathlib
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(cordon.__file__).parents[1])}
+    with subprocess.Popen([sys.executable, "-B", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env=environment) as process:
+        assert process.stdout.readline() == "on\n"
+        time.sleep(1)
+        assert not gone("^sleep 26.4575", within=0.01)
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate(timeout=10)[1]
+    assert gone("^sleep 26.4575")
+
+
+def test_forgotten_sandboxes_close_the_supervisor():
+    import gc
+    sandbox = Sandbox()
+    sandbox.run_command(["true"])
+    sandbox.loop = sandbox  # only the garbage collector finds it
+    del sandbox
+    gc.collect()
+    with Sandbox() as other:
+        assert other.run_command(["true"]).ok

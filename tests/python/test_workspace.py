@@ -23,6 +23,9 @@ def home():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+workspaces = pytest.mark.full_tier("a workspace at /workspace")
+
+
 @pytest.fixture
 def config(home):
     return SandboxConfig(work_root=str(home / "work"), logs_dir=str(home / "logs"))
@@ -32,6 +35,7 @@ def sh(workspace, config, text, **more):
     return apply_action(workspace, {"command": ["sh", "-c", text], **more}, config=config)
 
 
+@workspaces
 def test_action(home, config):
     workspace = prepare_workspace("t1", {"a.txt": "1\n2\n", "b/c.py": "x = 1\n"}, config=config)
     assert workspace == home / "work" / "t1" and (workspace / "b/c.py").read_text() == "x = 1\n"
@@ -52,6 +56,7 @@ def test_action(home, config):
     assert lines[1]["exit_code"] == 3 and lines[1]["diff_len"] == len(result.diff) and "in\\n" not in json.dumps(lines[1])
 
 
+@workspaces
 def test_refused_and_missing_commands(config):
     workspace = prepare_workspace("t", {}, config=config)
     result = apply_action(workspace, {"command": ["rm", "-rf", "/"]}, config=config)
@@ -61,12 +66,14 @@ def test_refused_and_missing_commands(config):
     assert result.exit_code == 127 and "not found" in result.error
 
 
+@workspaces
 def test_limits(config):
     workspace = prepare_workspace("t", {}, config=config)
     result = sh(workspace, config, "sleep 20", timeout=0.3)
     assert result.timed_out and result.exit_code == 124 and "time limit" in result.error
 
 
+@workspaces
 def test_tests(config):
     files = {"test_a.py": "def test_a():\n    assert 1\n"}
     result = run_tests(prepare_workspace("t", files, config=config), {}, config=config)
@@ -105,6 +112,7 @@ def test_wrong_calls(home, config):
             SandboxConfig(**wrong)
 
 
+@workspaces
 def test_hostile_trees(home, config):
     """Links, FIFOs, modes, depth: nothing is followed, opened or left."""
     (home / "secret").write_text("secret")
@@ -123,6 +131,7 @@ def test_hostile_trees(home, config):
     assert (home / "secret").read_text() == "secret"
 
 
+@workspaces
 def test_prepare_replaces_what_a_guest_left(home, config):
     (home / "target").write_text("safe")
     workspace = prepare_workspace("t", {"f": "x"}, config=config)

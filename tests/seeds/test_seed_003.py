@@ -31,6 +31,7 @@ def test_docker_not_running():
     assert str(caught.value) == "Docker is not running"
 
 
+@pytest.mark.full_tier("a read-only root")
 def test_behaviours(bash):
     result = bash("echo hello")
     assert result.exit_code == 0 and result.stdout == "hello\n"
@@ -42,6 +43,7 @@ def test_behaviours(bash):
     assert bash("sudo whoami").exit_code != 0
 
 
+@pytest.mark.full_tier("a user, /tmp and home of its own")
 @pytest.mark.parametrize("name, command, status, output", [
     ("user_is_sandbox", "id -un", 0, "sandbox\n"),
     ("user_not_root", "test $(id -u) != 0", 0, ""),
