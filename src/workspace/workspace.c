@@ -130,7 +130,7 @@ static bool workspace_try_place(struct workspace *ws, const char *path)
 
 static bool workspace_find_place(struct workspace *ws)
 {
-    const char *const places[] = {"/var/tmp", getenv("TMPDIR"), "/tmp"};
+    const char *const places[] = {getenv("TMPDIR"), "/var/tmp", "/tmp"};
     for (size_t i = 0; i < ARRAY_SIZE(places); i++)
         if (workspace_try_place(ws, places[i]))
             return true;
