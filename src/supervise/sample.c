@@ -77,15 +77,11 @@ void sample_close(struct sample_watch *watch)
  */
 static void ledger_update(struct ledger *ledger, uint64_t vanished, uint64_t inherited)
 {
-    if (vanished >= inherited) {
-        /* One more look decides: the parent may have been read just before it reaped. */
-        ledger->lost += ledger->pending;
-        ledger->pending = vanished - inherited;
-    } else {
-        uint64_t taken = MIN(inherited - vanished, ledger->pending);
-        ledger->lost += ledger->pending - taken;
-        ledger->pending = 0;
-    }
+    /* One more look decides: the parent may have been read just before it reaped. Those who went
+     * first are taken over first. */
+    uint64_t taken = MIN(inherited, ledger->pending);
+    ledger->lost += ledger->pending - taken;
+    ledger->pending = vanished - MIN(vanished, inherited - taken);
 }
 
 static uint64_t ledger_total(struct ledger *ledger, uint64_t living)
@@ -217,6 +213,7 @@ int sample_tree(struct sample_watch *watch, const struct sample_options *options
         watch->now.n = 0;
         return -1;
     }
+    walk_recover(&watch->walk, &watch->now, &watch->before);
     account_cpu(watch, &sample);
     account_memory(watch, options->memory_limit, &sample);
     sample.cost_ns = now_ns() - start;

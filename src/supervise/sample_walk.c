@@ -361,3 +361,17 @@ int walk_tree(const struct walk *walk, struct walk_set *set, bool *ret_truncated
     *ret_truncated = truncated;
     return 0;
 }
+
+void walk_recover(const struct walk *walk, struct walk_set *now, const struct walk_set *before)
+{
+    for (size_t i = 0; i < before->n && now->n < walk->max; i++) {
+        struct walk_process process = before->list[i];
+        uint64_t start = process.stat.start;
+        if (walk_set_find(now, process.pid))
+            continue;
+        if (walk_read_stat(walk, process.pid, &process.stat) < 0 || process.stat.start != start)
+            continue;
+        if (set_add(now, &process) < 0)
+            return;
+    }
+}

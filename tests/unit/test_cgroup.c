@@ -376,7 +376,8 @@ static void cpu_time_is_measured(void **state)
     assert_true(u.has_cpu);
     assert_int_equal(cgroup_cpu_ns(cg, &ns), 0);
     assert_true(ns >= u.cpu_user_ns + u.cpu_sys_ns - 1000000);
-    assert_in_range(ns, 195000000, 260000000);
+    /* in an emulated machine the forks themselves cost as much */
+    assert_in_range(ns, 195000000, getenv("TEST_VM") ? 900000000 : 260000000);
     cgroup_exclude_cpu(cg, UINT64_MAX, UINT64_MAX);
     assert_int_equal(cgroup_cpu_ns(cg, &ns), 0);
     assert_int_equal(ns, 0);

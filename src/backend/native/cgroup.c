@@ -184,6 +184,7 @@ static void take_controls(struct cgroup *cg, const struct host_cgroups *where,
         enum cgroup_slot slot;
         unsigned bit;
     } v1[] = {{SLOT_MEMORY, CGROUP_MEMORY}, {SLOT_PIDS, CGROUP_PIDS}, {SLOT_CPU, CGROUP_CPU}};
+    cg->controls = cg->v2_controls = 0; /* asked again when the v1 groups are there */
     for (size_t i = 0; i < ARRAY_SIZE(v1); i++) {
         if (cg->dir[v1[i].slot].fd >= 0)
             cg->controls |= v1[i].bit;
