@@ -379,4 +379,7 @@ def test_protected_paths_in_a_writable_tree_are_flagged(project, path):
     assert len(flagged) == 1 and path.startswith(flagged[0]) and r.result["diff"] is None
     assert run("--workspace", f"{project}:rw", "--", "/bin/sh", "-c", "echo y >> plain").result["changed_files"] == []
     r = run("--allow-write", project, "--", "/bin/sh", "-c", f"cd {project}; echo more >> '{path}'")
-    assert [c["path"] for c in r.result["changed_files"]] == [str(project / flagged[0])]
+    if path == "cordon.toml":  # one that is there cannot be written at all
+        assert r.code != 0 and (project / path).read_text() == "x\n"
+    else:
+        assert [c["path"] for c in r.result["changed_files"]] == [str(project / flagged[0])]
