@@ -2,8 +2,9 @@
  * cordon.toml. Runs at build time only. (Completions come from the command itself, which has the
  * verbs.)
  *
- *   docgen man TEMPLATE.scd      the page with @options@ and @keys sandbox|filesystem|network@
- * filled in docgen schema */
+ *   docgen man TEMPLATE.scd
+ *       the page, with @options@ and @keys sandbox|filesystem|network@ filled in
+ *   docgen schema */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Given to clang-tidy in front of every file but those that define these functions: the analyser sees
- * one file at a time and cannot know that they always return -1, on which every "0 means that it is
- * set" rests. */
+/* Given to clang-tidy in front of every file but those that define these functions: the analyser
+ * sees one file at a time and cannot know that they always return -1, on which every "0 means that
+ * it is set" rests. */
 #include "base/err.h"
 #include "plan/seccomp_json.h"
 #include "policy/toml_internal.h"
