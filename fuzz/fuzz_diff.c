@@ -1,5 +1,5 @@
-/* libFuzzer entry for differences and patches: any two texts give marks that agree, and a patch that
- * is UTF-8. The first byte says where the input is split, the second what the sides are. */
+/* libFuzzer entry for differences and patches: any two texts give marks that agree, and a patch
+ * that is UTF-8. The first byte says where the input is split, the second what the sides are. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,9 +3,9 @@
  * refuses.
  *
  * clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc \
- *     fuzz/fuzz_seccomp_profile.c src/plan/seccomp*.c src/base/err.c src/base/buf.c src/base/arena.c src/base/jsonr*.c \
- *     -o build/fuzz_seccomp_profile
- * build/fuzz_seccomp_profile CORPUS_DIR ../shared/data/seccomp */
+ *     fuzz/fuzz_seccomp_profile.c src/plan/seccomp*.c src/base/err.c src/base/buf.c
+ * src/base/arena.c src/base/jsonr*.c \ -o build/fuzz_seccomp_profile build/fuzz_seccomp_profile
+ * CORPUS_DIR ../shared/data/seccomp */
 #include <errno.h>
 #include <linux/audit.h>
 #include <stdlib.h>

@@ -20,8 +20,8 @@ static uint64_t now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* The v1 groups are entered by the guest itself, timed there; the v2 group by the clone, which costs
- * nothing of its own. */
+/* The v1 groups are entered by the guest itself, timed there; the v2 group by the clone, which
+ * costs nothing of its own. */
 static void enter(const struct cgroup *cg, uint64_t *ret_ns)
 {
     int fds[CGROUP_ENTRIES_MAX];
@@ -31,7 +31,7 @@ static void enter(const struct cgroup *cg, uint64_t *ret_ns)
         uint64_t start = now_ns();
         int r = cgroup_enter(fds, n);
         *ret_ns = now_ns() - start;
-        _exit(r < 0);
+        _exit(r < 0 ? 1 : 0);
     }
     int status = 1;
     if (pid < 0 || waitpid(pid, &status, 0) != pid || status != 0) {
@@ -53,7 +53,8 @@ int main(int argc, char **argv)
         mmap(NULL, sizeof(*inside), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (inside == MAP_FAILED)
         return 1;
-    const struct plan_limits limits = {.memory_bytes = 64 << 20, .processes = 64, .cpu_percent = 50};
+    const struct plan_limits limits = {
+        .memory_bytes = 64 << 20, .processes = 64, .cpu_percent = 50};
     for (long i = 0; i < rounds; i++) {
         struct cordon_err err = {0};
         struct cgroup *cg;

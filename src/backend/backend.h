@@ -42,23 +42,23 @@ struct backend_outcome {
     int exec_errno;
     uint64_t started_ns, ended_ns; /* CLOCK_MONOTONIC; started_ns 0: never started */
     struct backend_usage usage;
-    uint64_t memory_refused;       /* requests for more memory than can be given */
-    uint64_t static_bytes;         /* what the program's own file asks for, known after a signal */
-    bool scratch_full;             /* no space or no inode was left on the guest's tmpfs */
+    uint64_t memory_refused; /* requests for more memory than can be given */
+    uint64_t static_bytes;   /* what the program's own file asks for, known after a signal */
+    bool scratch_full;       /* no space or no inode was left on the guest's tmpfs */
     struct backend_denial denials[BACKEND_DENIALS_MAX];
     size_t n_denials;
     bool denials_unobserved;
-    char cgroup[64];               /* for the enforcement report; "none" without */
-    int cwd_fd;                    /* the working directory, if the plan wants it back, else -1; the taker closes it */
-    bool host_refused;             /* SETUP_FAILED because the host forbids this tier: another may work */
+    char cgroup[64]; /* for the enforcement report; "none" without */
+    int cwd_fd; /* the working directory, if the plan wants it back, else -1; the taker closes it */
+    bool host_refused; /* SETUP_FAILED because the host forbids this tier: another may work */
 };
 
 struct guest {
     const struct backend *backend;
     const struct plan *plan;
-    int event_fd;  /* readable when the guest has ended */
-    int stdio[3];  /* our ends: write to 0, read from 1 and 2; -1 when closed */
-    pid_t pid;     /* host's view of the guest's first process of ours; 0 when there is none */
+    int event_fd; /* readable when the guest has ended */
+    int stdio[3]; /* our ends: write to 0, read from 1 and 2; -1 when closed */
+    pid_t pid;    /* host's view of the guest's first process of ours; 0 when there is none */
     void *priv;
 };
 
@@ -77,11 +77,12 @@ struct backend {
     int (*measure)(struct guest *guest, struct backend_usage *ret_usage);
     /* Stops or continues every process of the guest, unseen by it. -1: not possible here. */
     int (*pause)(struct guest *guest, bool pause);
-    /* After event_fd was readable: -1 when every process of the guest is gone, else a descriptor that
-     * becomes readable when they are. */
+    /* After event_fd was readable: -1 when every process of the guest is gone, else a descriptor
+     * that becomes readable when they are. */
     int (*lingers)(struct guest *guest);
     /* After that: collects the outcome, removes every trace, closes the descriptors. */
-    void (*finish)(struct guest *guest, struct backend_outcome *ret_outcome, struct cordon_err *err);
+    void (*finish)(struct guest *guest, struct backend_outcome *ret_outcome,
+                   struct cordon_err *err);
 };
 
 extern const struct backend backend_native;

@@ -22,7 +22,8 @@ int buf_add(struct buf *b, const void *data, size_t len);
 int buf_str(struct buf *b, const char *s);
 int buf_char(struct buf *b, char c);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* The contents as a string the caller frees, or NULL if anything failed. Leaves the buffer empty. */
+/* The contents as a string the caller frees, or NULL if anything failed. Leaves the buffer empty.
+ */
 char *buf_take(struct buf *b);
 
 #define _cleanup_buf_ __attribute__((cleanup(buf_done)))

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-int err_set(struct cordon_err *err, int code, const char *stage, int sys_errno, const char *fmt, ...)
+int err_set(struct cordon_err *err, int code, const char *stage, int sys_errno, const char *fmt,
+            ...)
 {
     if (!err)
         return -1;
@@ -38,8 +39,8 @@ int err_prefix(struct cordon_err *err, const char *fmt, ...)
     int n = vsnprintf(err->message, sizeof(err->message), fmt, ap);
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof(err->message))
-        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %.*s",
-                 (int)sizeof(old) - 3, old);
+        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %.*s", (int)sizeof(old) - 3,
+                 old);
     return -1;
 }
 

@@ -47,11 +47,11 @@ struct sys_landlock_net_port {
 #define SYS_LANDLOCK_FS_MAKE_FIFO (1ULL << 10)
 #define SYS_LANDLOCK_FS_MAKE_BLOCK (1ULL << 11)
 #define SYS_LANDLOCK_FS_MAKE_SYM (1ULL << 12)
-#define SYS_LANDLOCK_FS_REFER (1ULL << 13)     /* ABI 2 */
-#define SYS_LANDLOCK_FS_TRUNCATE (1ULL << 14)  /* ABI 3 */
-#define SYS_LANDLOCK_FS_IOCTL_DEV (1ULL << 15) /* ABI 5 */
-#define SYS_LANDLOCK_NET_BIND_TCP (1ULL << 0)    /* ABI 4 */
-#define SYS_LANDLOCK_NET_CONNECT_TCP (1ULL << 1) /* ABI 4 */
+#define SYS_LANDLOCK_FS_REFER (1ULL << 13)           /* ABI 2 */
+#define SYS_LANDLOCK_FS_TRUNCATE (1ULL << 14)        /* ABI 3 */
+#define SYS_LANDLOCK_FS_IOCTL_DEV (1ULL << 15)       /* ABI 5 */
+#define SYS_LANDLOCK_NET_BIND_TCP (1ULL << 0)        /* ABI 4 */
+#define SYS_LANDLOCK_NET_CONNECT_TCP (1ULL << 1)     /* ABI 4 */
 #define SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX (1ULL << 0) /* ABI 6 */
 #define SYS_LANDLOCK_SCOPE_SIGNAL (1ULL << 1)        /* ABI 6 */
 
@@ -127,7 +127,8 @@ static inline int sys_mount_setattr(int dirfd, const char *path, unsigned flags,
 #include <linux/stat.h>
 #endif
 
-static inline int sys_statx(int dirfd, const char *path, int flags, unsigned mask, struct statx *stx)
+static inline int sys_statx(int dirfd, const char *path, int flags, unsigned mask,
+                            struct statx *stx)
 {
     return (int)syscall(SYS_statx, dirfd, path, flags, mask, stx);
 }

@@ -135,8 +135,9 @@ static int cli_open_result(struct run_cli *c, const char *path, struct cordon_er
     }
     const char *slash = strrchr(path, '/');
     c->result_name = slash ? slash + 1 : path;
-    _cleanup_free_ char *dir = !slash ? strdup(".") : slash == path ? strdup("/")
-                                                                    : strndup(path, (size_t)(slash - path));
+    _cleanup_free_ char *dir = !slash          ? strdup(".")
+                               : slash == path ? strdup("/")
+                                               : strndup(path, (size_t)(slash - path));
     if (!dir)
         return err_nomem(err, "options");
     if (!*c->result_name)
@@ -159,8 +160,8 @@ static int cli_write_result(struct run_cli *c, const char *text, size_t len)
     char fresh[48];
     snprintf(fresh, sizeof(fresh), ".cordon-result-%d", (int)getpid());
     unlinkat(c->result_dir, fresh, 0);
-    _cleanup_close_ int fd = openat(c->result_dir, fresh,
-                                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    _cleanup_close_ int fd =
+        openat(c->result_dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0 || cli_write(fd, text, len) < 0 ||
         renameat(c->result_dir, fresh, c->result_dir, c->result_name) < 0) {
         int e = errno;

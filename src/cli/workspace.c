@@ -1,5 +1,5 @@
-/* `cordon workspace`: folders that guests change while the host's stay as they are. One function per
- * sub-command; the work is in the workspace room. */
+/* `cordon workspace`: folders that guests change while the host's stay as they are. One function
+ * per sub-command; the work is in the workspace room. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,19 +21,21 @@
 enum { OPT_FROM, OPT_ID, OPT_ROOT, OPT_LOGS, OPT_STAT, OPT_JSON, OPT_COLOR, OPT_FORCE };
 
 static const struct options_own workspace_options[] = {
-    {"from", 0, OPTIONS_REQUIRED, OPT_FROM, "DIR", "new: the folder to work on; without it an empty tree"},
+    {"from", 0, OPTIONS_REQUIRED, OPT_FROM, "DIR",
+     "new: the folder to work on; without it an empty tree"},
     {"id", 0, OPTIONS_REQUIRED, OPT_ID, "ID", "new: its name; without it one is made up"},
     {"work-root", 0, OPTIONS_REQUIRED, OPT_ROOT, "DIR", "where workspaces are kept; .sandbox"},
     {"logs-dir", 0, OPTIONS_REQUIRED, OPT_LOGS, "DIR", "where their logs go; logs/sandbox"},
     {"stat", 0, OPTIONS_NONE, OPT_STAT, NULL, "diff: changed lines per file"},
     {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "diff, ls: as JSON"},
-    {"color", 0, OPTIONS_OPTIONAL, OPT_COLOR, "WHEN", "diff: always, never, or on a terminal (auto)"},
+    {"color", 0, OPTIONS_OPTIONAL, OPT_COLOR, "WHEN",
+     "diff: always, never, or on a terminal (auto)"},
     {"force", 0, OPTIONS_NONE, OPT_FORCE, NULL, "apply: over conflicts and protected paths too"},
     CLI_HELP_ROW,
 };
 
-static const char *const workspace_words[] = {"new", "run",     "diff", "apply",
-                                              "discard", "rm", "ls",   "gc", NULL};
+static const char *const workspace_words[] = {"new", "run", "diff", "apply", "discard",
+                                              "rm",  "ls",  "gc",   NULL};
 
 struct call {
     struct options options;
@@ -46,7 +48,8 @@ struct call {
 static int workspace_open_named(const struct call *c, struct workspace *ws, struct cordon_err *err)
 {
     if (c->argc < 1)
-        return err_set(err, CORDON_ERR_USAGE, "usage", 0, "which workspace? `cordon workspace ls` lists them");
+        return err_set(err, CORDON_ERR_USAGE, "usage", 0,
+                       "which workspace? `cordon workspace ls` lists them");
     return workspace_open(c->root, c->argv[0], ws, err);
 }
 
@@ -63,7 +66,8 @@ static int workspace_do_new(struct call *c, struct cordon_err *err)
     struct workspace ws;
     if (c->argc > 0)
         return err_set(err, CORDON_ERR_USAGE, "usage", 0, "new takes --from and --id, no words");
-    if (workspace_new(c->root, options_get(&c->options, OPT_ID), options_get(&c->options, OPT_FROM), &ws, err) < 0)
+    if (workspace_new(c->root, options_get(&c->options, OPT_ID), options_get(&c->options, OPT_FROM),
+                      &ws, err) < 0)
         return -1;
     workspace_log(c, ws.id, &(struct events_row){.event = "prepare"});
     printf("%s\n", ws.id);
@@ -111,7 +115,8 @@ static int workspace_do_run(struct call *c, int *ret_status, struct cordon_err *
     if (workspace_open_named(c, &ws, err) < 0)
         return -1;
     struct run_in r = {.call = c, .ws = &ws};
-    /* a tree of the task's own is changed only when the run is over, so that each run has its diff */
+    /* a tree of the task's own is changed only when the run is over, so that each run has its diff
+     */
     r.in = (struct cli_run_in){.workspace = ws.is_tree ? NULL : &ws,
                                .base = ws.base,
                                .on_result = workspace_on_result,
@@ -127,11 +132,12 @@ static void diff_color(const char *text, struct buf *out)
 {
     for (const char *p = text; *p;) {
         size_t len = strcspn(p, "\n");
-        const char *code = str_starts(p, "+++") || str_starts(p, "---") || str_starts(p, "diff ") ? "1"
-                           : *p == '+'                                                           ? "32"
-                           : *p == '-'                                                           ? "31"
-                           : *p == '@'                                                           ? "36"
-                                                                                                 : NULL;
+        const char *code = str_starts(p, "+++") || str_starts(p, "---") || str_starts(p, "diff ")
+                               ? "1"
+                           : *p == '+' ? "32"
+                           : *p == '-' ? "31"
+                           : *p == '@' ? "36"
+                                       : NULL;
         if (code)
             buf_printf(out, "\033[%sm", code);
         /* what a guest wrote must not steer the terminal */
@@ -160,13 +166,14 @@ static void diff_stat(const struct tree_changes *changes, struct buf *out)
         added += c->added;
         removed += c->removed;
     }
-    buf_printf(out, " %zu files changed, %zu lines added, %zu removed\n", changes->n, added, removed);
+    buf_printf(out, " %zu files changed, %zu lines added, %zu removed\n", changes->n, added,
+               removed);
     if (changes->truncated)
         buf_str(out, " the list is not complete\n");
 }
 
-static void diff_json(const struct workspace *ws, const struct tree_changes *changes, const char *text,
-                      struct buf *out)
+static void diff_json(const struct workspace *ws, const struct tree_changes *changes,
+                      const char *text, struct buf *out)
 {
     struct jsonw j = {.out = out};
     jsonw_open(&j, NULL, '{');
@@ -187,8 +194,8 @@ static bool diff_wants_color(const struct call *c)
     return (options_has(&c->options, OPT_COLOR) && (!when || str_eq(when, "always"))) || isatty(1);
 }
 
-static int workspace_compared(const struct call *c, struct workspace *ws, struct tree_changes *changes,
-                              struct cordon_err *err)
+static int workspace_compared(const struct call *c, struct workspace *ws,
+                              struct tree_changes *changes, struct cordon_err *err)
 {
     if (workspace_open_named(c, ws, err) < 0)
         return -1;
@@ -240,7 +247,9 @@ static void apply_list(const char *head, const char *const *paths, size_t n)
         patch_quote("", paths[i], &line);
         fprintf(stderr, "%s: %s%s%s\n", head, line.data ? line.data : "",
                 str_eq(head, "protected") ? ": " : "",
-                !str_eq(head, "protected") ? "" : why ? why : "a link out of the folder");
+                !str_eq(head, "protected") ? ""
+                : why                      ? why
+                                           : "a link out of the folder");
     }
 }
 
@@ -267,7 +276,8 @@ static int workspace_do_apply(struct call *c, struct cordon_err *err)
     if (report.applied > 0)
         (void)(base_save(&ws, notes, r < 0 ? &drop : err) < 0 && r == 0 && (r = -1));
     if (r == 0)
-        printf("%zu applied%s\n", report.applied, report.skipped ? ", special files were left out" : "");
+        printf("%zu applied%s\n", report.applied,
+               report.skipped ? ", special files were left out" : "");
     apply_report_done(&report);
     base_free(notes);
     tree_changes_done(&changes);
@@ -363,8 +373,9 @@ static int workspace_call(struct call *c, const char *word, int *ret_status, str
         const char *word;
         int (*run)(struct call *c, struct cordon_err *err);
     } rows[] = {
-        {"new", workspace_do_new}, {"diff", workspace_do_diff}, {"apply", workspace_do_apply},
-        {"discard", workspace_do_discard}, {"rm", workspace_do_rm}, {"ls", workspace_do_ls},
+        {"new", workspace_do_new},     {"diff", workspace_do_diff},
+        {"apply", workspace_do_apply}, {"discard", workspace_do_discard},
+        {"rm", workspace_do_rm},       {"ls", workspace_do_ls},
         {"gc", workspace_do_gc},
     };
     if (str_eq(word, "run"))
@@ -411,7 +422,8 @@ static char **workspace_reorder(int argc, char **argv, int *ret_argc)
 }
 
 /* The options of a run are the run's: for it the line is split no further than the id. */
-static int workspace_split(struct call *c, const struct options *outer, bool *ret_help, struct cordon_err *err)
+static int workspace_split(struct call *c, const struct options *outer, bool *ret_help,
+                           struct cordon_err *err)
 {
     bool is_run = str_eq(outer->argv[0], "run");
     int n = 0;
@@ -421,7 +433,8 @@ static int workspace_split(struct call *c, const struct options *outer, bool *re
         return -1;
     c->argc = is_run ? outer->argc - 1 : c->options.argc;
     c->argv = is_run ? outer->argv + 1 : c->options.argv;
-    const char *root = options_get(&c->options, OPT_ROOT), *logs = options_get(&c->options, OPT_LOGS);
+    const char *root = options_get(&c->options, OPT_ROOT),
+               *logs = options_get(&c->options, OPT_LOGS);
     root = root ? root : options_get(outer, OPT_ROOT);
     logs = logs ? logs : options_get(outer, OPT_LOGS);
     c->root = root ? root : WORKSPACE_ROOT;
@@ -455,15 +468,17 @@ static int workspace_run(int argc, char **argv)
 
 const struct cli_verb cli_verb_workspace = {
     .name = "workspace",
-    .usage = "new | run ID [options] -- CMD | diff ID | apply ID [PATH...] | discard ID | rm ID | ls | gc",
+    .usage = "new | run ID [options] -- CMD | diff ID | apply ID [PATH...] | discard ID | rm ID | "
+             "ls | gc",
     .summary = "let guests change a folder while the host's stays as it is",
     .own = workspace_options,
     .n_own = ARRAY_SIZE(workspace_options),
     .words = workspace_words,
-    .details = "new --from DIR makes a workspace over DIR and prints its id; run takes the options of\n"
-               "`cordon run`; diff is against DIR as it is now, apply writes into DIR, discard forgets\n"
-               "the changes. An apply with paths in conflict, or with protected paths that were not\n"
-               "named, changes nothing: exit 77. Options stand before the sub-command's id; those of\n"
-               "this verb before `run`. gc removes what killed runs left behind.\n",
+    .details =
+        "new --from DIR makes a workspace over DIR and prints its id; run takes the options of\n"
+        "`cordon run`; diff is against DIR as it is now, apply writes into DIR, discard forgets\n"
+        "the changes. An apply with paths in conflict, or with protected paths that were not\n"
+        "named, changes nothing: exit 77. Options stand before the sub-command's id; those of\n"
+        "this verb before `run`. gc removes what killed runs left behind.\n",
     .run = workspace_run,
 };

@@ -1,8 +1,8 @@
 /* The doctor: what this host can enforce, what blocks the rest, the smallest fix.
  *
  * Every feature is tried in a throw-away child with a time-out, so nothing of the calling process
- * changes and a probe that hangs (autofs, a broken driver) is a finding, not a hang. Not for threaded
- * callers: it forks. Takes tens of milliseconds; a run uses host_probe_quick(). */
+ * changes and a probe that hangs (autofs, a broken driver) is a finding, not a hang. Not for
+ * threaded callers: it forks. Takes tens of milliseconds; a run uses host_probe_quick(). */
 #ifndef HOST_DOCTOR_H
 #define HOST_DOCTOR_H
 
@@ -38,11 +38,11 @@ struct host_item {
     const char *title; /* for people */
     enum host_state state;
     enum host_need need;
-    bool required;     /* without it what it is needed for does not exist */
-    bool full_only;    /* of no use in tier landlock */
-    const char *lost;  /* what is lost without it */
-    char detail[256];  /* by what it is blocked; with HOST_WORKS a remark; may be empty */
-    char fix[768];     /* smallest fix, one command or sentence; may be empty */
+    bool required;    /* without it what it is needed for does not exist */
+    bool full_only;   /* of no use in tier landlock */
+    const char *lost; /* what is lost without it */
+    char detail[256]; /* by what it is blocked; with HOST_WORKS a remark; may be empty */
+    char fix[768];    /* smallest fix, one command or sentence; may be empty */
 };
 
 enum host_tier { HOST_TIER_NONE, HOST_TIER_LANDLOCK, HOST_TIER_FULL };

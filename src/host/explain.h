@@ -8,22 +8,22 @@
 
 /* What the host says of itself. -1: it does not say. */
 struct host_facts {
-    int apparmor_restrict;  /* kernel.apparmor_restrict_unprivileged_userns */
-    int userns_clone;       /* kernel.unprivileged_userns_clone */
-    int64_t max_user_ns;    /* user.max_user_namespaces */
-    int seccomp;            /* mode of this process: 2 is a filter from outside */
-    bool selinux;           /* enforcing */
+    int apparmor_restrict; /* kernel.apparmor_restrict_unprivileged_userns */
+    int userns_clone;      /* kernel.unprivileged_userns_clone */
+    int64_t max_user_ns;   /* user.max_user_namespaces */
+    int seccomp;           /* mode of this process: 2 is a filter from outside */
+    bool selinux;          /* enforcing */
     bool chrooted;
-    bool cgroup_v1;         /* the memory controller is in a v1 hierarchy */
-    bool own_controllers;   /* our own v2 group is delegated, but we sit in it */
-    bool systemd;           /* is the host's init */
-    char container[16];     /* "docker", "podman", ... or empty */
-    char label[96];         /* AppArmor profile of this process, empty when unconfined */
+    bool cgroup_v1;       /* the memory controller is in a v1 hierarchy */
+    bool own_controllers; /* our own v2 group is delegated, but we sit in it */
+    bool systemd;         /* is the host's init */
+    char container[16];   /* "docker", "podman", ... or empty */
+    char label[96];       /* AppArmor profile of this process, empty when unconfined */
     unsigned proc_masks;
-    char proc_mask[64];     /* the first of them */
+    char proc_mask[64]; /* the first of them */
     char core_pattern[128];
     int ptrace_scope;
-    char exe[256];          /* our own binary */
+    char exe[256]; /* our own binary */
 };
 
 void host_facts_read(const struct host *host, struct host_facts *ret_facts);

@@ -20,29 +20,32 @@ enum host_cgroup { HOST_CGROUP_NONE, HOST_CGROUP_V1, HOST_CGROUP_V2 };
 /* Where limits can be attached. Paths are of directories in which this process may make groups;
  * empty when there is none. A path that does not fit counts as none: it is never cut. */
 struct host_cgroups {
-    enum host_cgroup kind;      /* NONE: no controller is usable; .v2 may still serve cgroup.kill */
-    char v2[HOST_PATH_MAX];     /* v2: parent for our groups; with v1: group used for cgroup.kill only */
+    enum host_cgroup kind; /* NONE: no controller is usable; .v2 may still serve cgroup.kill */
+    char
+        v2[HOST_PATH_MAX]; /* v2: parent for our groups; with v1: group used for cgroup.kill only */
     char memory[HOST_PATH_MAX]; /* v1 hierarchies; equal strings are one hierarchy (cpu,cpuacct) */
     char pids[HOST_PATH_MAX];
     char cpu[HOST_PATH_MAX];
     char cpuacct[HOST_PATH_MAX];
     bool v2_memory, v2_pids, v2_cpu; /* controllers that v2 hands down to children of .v2 */
-    bool v2_own; /* .v2 was given to us by name: the v2_* controllers are available there, and writing
-                  * them to its cgroup.subtree_control (if not yet in it) is ours to do. Else never. */
+    bool v2_own; /* .v2 was given to us by name: the v2_* controllers are available there, and
+                  * writing them to its cgroup.subtree_control (if not yet in it) is ours to do.
+                  * Else never. */
 };
 
 struct host {
     uid_t uid;
     gid_t gid;
-    bool is_root;         /* euid 0 in a namespace that may map ids and make detached mounts */
-    bool user_ns;         /* assumed true until a start was refused */
+    bool is_root;          /* euid 0 in a namespace that may map ids and make detached mounts */
+    bool user_ns;          /* assumed true until a start was refused */
     char user_ns_why[256]; /* why not */
-    int landlock_abi;     /* 0: none */
+    int landlock_abi;      /* 0: none */
     bool time_ns;
-    bool merged_bin, merged_sbin, merged_lib, merged_lib64, has_lib32, has_libx32; /* merged: symlink into /usr */
+    bool merged_bin, merged_sbin, merged_lib, merged_lib64, has_lib32,
+        has_libx32; /* merged: symlink into /usr */
     bool has_lib64;
     bool apparmor;
-    bool init_user_ns;    /* root in the host's first user namespace: identity-mapped mounts work */
+    bool init_user_ns; /* root in the host's first user namespace: identity-mapped mounts work */
     uint64_t memory_bytes; /* RAM and swap; no single request for more succeeds. 0: not known */
     int kernel_major, kernel_minor;
     struct host_cgroups cgroups;
@@ -65,6 +68,7 @@ void host_cgroups_find(struct host_cgroups *ret_cgroups);
 
 /* --cgroup PATH: a v2 group somebody delegated to us, as a folder or as systemd writes it
  * ("/user.slice/..."). CORDON_ERR_CONFIG: not a v2 group; CORDON_ERR_HOST: not usable by us. */
-int host_cgroups_explicit(const char *path, struct host_cgroups *ret_cgroups, struct cordon_err *err);
+int host_cgroups_explicit(const char *path, struct host_cgroups *ret_cgroups,
+                          struct cordon_err *err);
 
 #endif

@@ -93,8 +93,8 @@ void host_probe_mount_api(const struct host *host, struct host_outcome *out)
         host_probe_fail(out, "fsmount");
     else if (sys_move_mount(mnt, "", AT_FDCWD, PROBE_DIR, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
         host_probe_fail(out, "move_mount");
-    else if ((tree = sys_open_tree(AT_FDCWD, "/", SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE)) <
-             0)
+    else if ((tree = sys_open_tree(AT_FDCWD, "/",
+                                   SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE)) < 0)
         host_probe_fail(out, "open_tree");
     else if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &ro) < 0)
         host_probe_fail(out, "mount_setattr");

@@ -100,7 +100,8 @@ static uint64_t plan_map_limit(const struct plan *p, const struct host *host)
 static int plan_rlimits(struct plan *p, const struct policy *policy)
 {
     int r = 0;
-    /* 1, not 0: with a piped core_pattern 0 still starts the handler, as host root, on guest data */
+    /* 1, not 0: with a piped core_pattern 0 still starts the handler, as host root, on guest data
+     */
     r |= plan_rlimit(p, RLIMIT_CORE, 1);
     r |= plan_rlimit(p, RLIMIT_MEMLOCK, 8u << 20);
     r |= plan_rlimit(p, RLIMIT_RTPRIO, 0);
@@ -171,8 +172,9 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
         o->refuse_shared_ipc = true;
         o->refuse_new_session = !p->scope_signals;
     }
-    const char *profile =
-        policy_has(policy, FIELD_SECCOMP_PROFILE) ? policy_text(policy, FIELD_SECCOMP_PROFILE) : NULL;
+    const char *profile = policy_has(policy, FIELD_SECCOMP_PROFILE)
+                              ? policy_text(policy, FIELD_SECCOMP_PROFILE)
+                              : NULL;
     if (plan_build_filter(p, o, profile, &p->filter, err) < 0)
         return -1;
     if (p->tier == TIER_LANDLOCK && plan_landlock_filter(p, err) < 0)
@@ -182,9 +184,10 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
     return seccomp_quiet(&p->filter, &p->quiet_filter, err);
 }
 
-/* A command that is not on the caller's own list is refused before anything starts. Both the name and
- * the path must be plain: a listed `python3` does not admit `./python3`. */
-static int plan_check_binary(const struct policy *policy, const char *command, struct cordon_err *err)
+/* A command that is not on the caller's own list is refused before anything starts. Both the name
+ * and the path must be plain: a listed `python3` does not admit `./python3`. */
+static int plan_check_binary(const struct policy *policy, const char *command,
+                             struct cordon_err *err)
 {
     const struct policy_value *v = policy_value(policy, FIELD_ALLOWED_BINARIES);
     if (!v->set || v->n_items == 0)
@@ -192,8 +195,8 @@ static int plan_check_binary(const struct policy *policy, const char *command, s
     for (size_t i = 0; i < v->n_items; i++)
         if (str_eq(v->items[i].text, command))
             return 0;
-    return err_set(err, CORDON_ERR_REJECTED, "policy", 0, "command not allowed: %s (allowed_binaries)",
-                   command);
+    return err_set(err, CORDON_ERR_REJECTED, "policy", 0,
+                   "command not allowed: %s (allowed_binaries)", command);
 }
 
 static int plan_check_backend(const struct policy *policy, struct cordon_err *err)
@@ -225,7 +228,8 @@ static int plan_apparmor(struct plan *p, const struct policy *policy, const stru
                        "characters)",
                        where, PLAN_APPARMOR_MAX);
     if (strstr(name, "unconfined")) {
-        err_set(err, code, "plan", 0, "%s: apparmor_profile = %s: that confines nothing", where, name);
+        err_set(err, code, "plan", 0, "%s: apparmor_profile = %s: that confines nothing", where,
+                name);
         return err_hint(err, "leave it out to keep what Cordon itself is under");
     }
     if (!host->apparmor) {

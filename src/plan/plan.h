@@ -1,7 +1,7 @@
 /* The plan: everything the backend will do, in order, and nothing it may decide itself.
  *
- * Pure: made from a policy and what the host can do, printed by `explain`, executed by a backend. All
- * memory belongs to the plan's arena. */
+ * Pure: made from a policy and what the host can do, printed by `explain`, executed by a backend.
+ * All memory belongs to the plan's arena. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -32,7 +32,8 @@
 /* Name of a guest's one folder in tier landlock; what is left of them is found by it. */
 #define PLAN_PRIVATE_PREFIX "cordon-guest-"
 /* Ids for guests of root: above everything distributions hand out (systemd's containers end at
- * 1879048191), below the highest valid id. One per live process id, so no two guests share quotas. */
+ * 1879048191), below the highest valid id. One per live process id, so no two guests share quotas.
+ */
 #define PLAN_ID_BASE 2000000000u
 
 /* Operations on the guest's root, executed in order by the guest's pid 1 before the pivot. dst is
@@ -45,8 +46,10 @@ enum plan_op_kind {
     PLAN_OP_PROC,    /* a new /proc */
     PLAN_OP_MASK,    /* cover dst with nothing, if it exists */
     PLAN_OP_DEVPTS,  /* a new devpts */
-    PLAN_OP_SCRATCH, /* the writable private tmpfs: src is the folder inside it, dst where it appears */
-    PLAN_OP_OVERLAY, /* an overlay at dst of PLAN_LOWER and PLAN_LAYER, which disappear; src is for print */
+    PLAN_OP_SCRATCH, /* the writable private tmpfs: src is the folder inside it, dst where it
+                        appears */
+    PLAN_OP_OVERLAY, /* an overlay at dst of PLAN_LOWER and PLAN_LAYER, which disappear; src is for
+                        print */
 };
 
 enum plan_op_flag {
@@ -91,10 +94,10 @@ struct plan_file {
 };
 
 struct plan_limits {
-    uint64_t wall_ns, cpu_ns;   /* 0: none */
-    uint64_t memory_bytes;      /* 0: none */
-    unsigned cpu_percent;       /* 0: none */
-    unsigned processes;         /* 0: none */
+    uint64_t wall_ns, cpu_ns; /* 0: none */
+    uint64_t memory_bytes;    /* 0: none */
+    unsigned cpu_percent;     /* 0: none */
+    unsigned processes;       /* 0: none */
     uint64_t max_output;
     bool kill_on_output;
     uint64_t scratch_bytes, scratch_inodes;
@@ -115,56 +118,60 @@ struct plan {
     struct plan_file *files;
     size_t n_files;
 
-    struct seccomp_prog filter;       /* built in */
-    struct seccomp_prog quiet_filter; /* the same with plain errors, for hosts where the listener is taken */
+    struct seccomp_prog filter; /* built in */
+    struct seccomp_prog
+        quiet_filter; /* the same with plain errors, for hosts where the listener is taken */
     struct seccomp_options filter_options;
-    const char *profile_notes; /* call names of the profile that were skipped, one per line, or NULL */
+    const char
+        *profile_notes; /* call names of the profile that were skipped, one per line, or NULL */
 
     char *const *argv;
     char **env;
-    const char *cwd;       /* inside */
-    const char *command;   /* written form, for the log */
-    const char *apparmor;  /* profile the guest's program gets at its execve, or NULL */
-    uid_t host_uid;        /* what the guest's uid is on the host (tier full) */
+    const char *cwd;      /* inside */
+    const char *command;  /* written form, for the log */
+    const char *apparmor; /* profile the guest's program gets at its execve, or NULL */
+    uid_t host_uid;       /* what the guest's uid is on the host (tier full) */
     gid_t host_gid;
-    bool own_host_ids;     /* true: root started us and the guest gets an id of its own */
+    bool own_host_ids; /* true: root started us and the guest gets an id of its own */
     bool time_ns;
-    bool host_network;     /* --unsafe-host-network */
-    const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start, removed after */
+    bool host_network;       /* --unsafe-host-network */
+    const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start,
+                                removed after */
     unsigned process_rlimit; /* tier landlock without a pids group: RLIMIT_NPROC, 0: none */
     /* Which limits control groups hold; the others have their fallback: memory by RLIMIT_DATA and
      * sampling, processes by RLIMIT_NPROC, CPU percent by cores and pausing. */
     struct plan_held {
         bool memory, pids, cpu;
     } by_group;
-    unsigned cores;        /* the guest runs on so many cores of ours, 0: on all */
-    bool terminal;         /* its standard streams are a terminal of its own, of this size */
+    unsigned cores; /* the guest runs on so many cores of ours, 0: on all */
+    bool terminal;  /* its standard streams are a terminal of its own, of this size */
     unsigned short rows, columns;
-    bool writes_host;      /* some host path is writable to the guest */
-    bool hands_back_cwd;   /* the working directory is read after the guest is gone: outcome.cwd_fd */
-    bool scratch_exact;    /* disk_limit or max_files was asked for: a full scratch is that limit */
+    bool writes_host;    /* some host path is writable to the guest */
+    bool hands_back_cwd; /* the working directory is read after the guest is gone: outcome.cwd_fd */
+    bool scratch_exact;  /* disk_limit or max_files was asked for: a full scratch is that limit */
     int landlock_abi;
-    bool scope_signals;    /* Landlock ABI 6 */
+    bool scope_signals; /* Landlock ABI 6 */
 
     struct plan_limits limits;
     struct host_cgroups cgroups; /* where the limits go; kind NONE: rlimits and sampling */
-    const char *missing;   /* not NULL: layers this tier lacks, for the result */
+    const char *missing;         /* not NULL: layers this tier lacks, for the result */
 };
 
 struct plan_request {
     const struct policy *policy;
     const struct host *host;
-    char *const *argv;         /* command and arguments */
+    char *const *argv;             /* command and arguments */
     const struct plan_file *files; /* besides the policy's own */
     size_t n_files;
     bool terminal;
     unsigned short rows, columns;
-    const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or with
-                                    workspace_copy of the copy; NULL: not made yet (explain) */
+    const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or
+                                    with workspace_copy of the copy; NULL: not made yet (explain) */
     bool workspace_copy;
 };
 
-/* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy. */
+/* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy.
+ */
 int plan_make(const struct plan_request *request, struct plan **ret_plan, struct cordon_err *err);
 void plan_free(struct plan *plan);
 

@@ -1,7 +1,8 @@
 /* The guest's root in tier full, as a list of operations: SPEC section 4 line by line.
  *
- * Order matters where one thing lies inside another: folders and links, the runtime, /etc, /proc with
- * its masks, /dev, the scratch tmpfs, and last the caller's grants, parents before children. */
+ * Order matters where one thing lies inside another: folders and links, the runtime, /etc, /proc
+ * with its masks, /dev, the scratch tmpfs, and last the caller's grants, parents before children.
+ */
 #include "plan/plan_internal.h"
 
 #include <string.h>
@@ -11,8 +12,8 @@
 #include "base/err.h"
 #include "base/util.h"
 
-static struct plan_op *full_op(struct plan *p, enum plan_op_kind kind, const char *src, const char *dst,
-                               unsigned flags, mode_t mode)
+static struct plan_op *full_op(struct plan *p, enum plan_op_kind kind, const char *src,
+                               const char *dst, unsigned flags, mode_t mode)
 {
     struct plan_op *ops = plan_grow(p, p->ops, p->n_ops, &p->cap_ops, sizeof(*ops));
     if (!ops || !dst)
@@ -36,8 +37,8 @@ static int full_file(struct plan *p, const char *dst, const char *text)
 /* /usr, and the top folders that are links into it on merged systems or folders of their own. */
 static int full_runtime(struct plan *p, const struct host *host)
 {
-    static const char *const plain[] = {"etc", "home", "dev", "tmp", "var", "run", "opt",
-                                         PLAN_EMPTY_DIR};
+    static const char *const plain[] = {"etc", "home", "dev", "tmp",
+                                        "var", "run",  "opt", PLAN_EMPTY_DIR};
     for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
         if (!full_op(p, PLAN_OP_DIR, NULL, plain[i], 0, 0755))
             return -1;
@@ -59,8 +60,8 @@ static int full_runtime(struct plan *p, const struct host *host)
             continue;
         bool ok = tops[i].merged
                       ? full_op(p, PLAN_OP_SYMLINK, tops[i].link, tops[i].name, 0, 0) != NULL
-                      : full_op(p, PLAN_OP_BIND, tops[i].path, tops[i].name, PLAN_BIND_OPTIONAL, 0) !=
-                            NULL;
+                      : full_op(p, PLAN_OP_BIND, tops[i].path, tops[i].name, PLAN_BIND_OPTIONAL,
+                                0) != NULL;
         if (!ok)
             return -1;
     }
@@ -92,7 +93,8 @@ static int full_etc_binds(struct plan *p)
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         if (access(rows[i].src, F_OK) < 0)
             continue;
-        unsigned flags = PLAN_BIND_OPTIONAL | PLAN_BIND_NOEXEC | (rows[i].file ? PLAN_BIND_FILE : 0);
+        unsigned flags =
+            PLAN_BIND_OPTIONAL | PLAN_BIND_NOEXEC | (rows[i].file ? PLAN_BIND_FILE : 0);
         if (!full_op(p, PLAN_OP_BIND, rows[i].src, rows[i].dst, flags, 0))
             return -1;
     }
@@ -133,18 +135,26 @@ static int full_etc(struct plan *p)
     return r;
 }
 
-/* What /proc shows of the host's kernel and devices. Files that are closed to everybody but root are
- * left as they are: no guest is host root or has a capability there, and each cover costs every start
- * a few microseconds. */
+/* What /proc shows of the host's kernel and devices. Files that are closed to everybody but root
+ * are left as they are: no guest is host root or has a capability there, and each cover costs every
+ * start a few microseconds. */
 static int full_proc(struct plan *p)
 {
     static const char *const files[] = {
-        "kcore",      "kallsyms", "keys",       "key-users",  "kmsg",          "config.gz",
-        "cmdline",    "iomem",    "ioports",    "interrupts", "modules",       "timer_list",
-        "sched_debug", "slabinfo", "vmallocinfo", "pagetypeinfo", "sysrq-trigger", "latency_stats",
-        "kpagecount", "kpageflags", "kpagecgroup", "sys/kernel/random/boot_id",
+        "kcore",         "kallsyms",
+        "keys",          "key-users",
+        "kmsg",          "config.gz",
+        "cmdline",       "iomem",
+        "ioports",       "interrupts",
+        "modules",       "timer_list",
+        "sched_debug",   "slabinfo",
+        "vmallocinfo",   "pagetypeinfo",
+        "sysrq-trigger", "latency_stats",
+        "kpagecount",    "kpageflags",
+        "kpagecgroup",   "sys/kernel/random/boot_id",
     };
-    static const char *const dirs[] = {"acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty"};
+    static const char *const dirs[] = {"acpi", "asound", "bus",  "driver",
+                                       "fs",   "irq",    "scsi", "tty"};
     struct stat st;
     char host_path[64];
 
@@ -167,10 +177,8 @@ static int full_dev(struct plan *p)
 {
     static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
     static const char *const links[][2] = {
-        {"/proc/self/fd", "dev/fd"},
-        {"/proc/self/fd/0", "dev/stdin"},
-        {"/proc/self/fd/1", "dev/stdout"},
-        {"/proc/self/fd/2", "dev/stderr"},
+        {"/proc/self/fd", "dev/fd"},       {"/proc/self/fd/0", "dev/stdin"},
+        {"/proc/self/fd/1", "dev/stdout"}, {"/proc/self/fd/2", "dev/stderr"},
         {"pts/ptmx", "dev/ptmx"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
@@ -214,15 +222,16 @@ static int full_overlay(struct plan *p, const struct plan_grant *g, const char *
 /* One grant; src is replaced where the guest works on a copy. */
 static int full_grant(struct plan *p, const struct plan_request *req, const struct plan_grant *g)
 {
-    unsigned flags = PLAN_BIND_GRANT | (g->write ? PLAN_BIND_RW : 0) | (g->is_dir ? 0 : PLAN_BIND_FILE) |
-                     (g->optional ? PLAN_BIND_OPTIONAL : 0);
+    unsigned flags = PLAN_BIND_GRANT | (g->write ? PLAN_BIND_RW : 0) |
+                     (g->is_dir ? 0 : PLAN_BIND_FILE) | (g->optional ? PLAN_BIND_OPTIONAL : 0);
     if (g->overlay && !req->workspace_copy)
         return full_overlay(p, g, req->workspace_layer);
     const char *src = g->overlay ? req->workspace_layer : g->src;
     return full_op(p, PLAN_OP_BIND, src, g->dst + 1, flags, 0) ? 0 : -1;
 }
 
-/* Records of kept workspaces say where changes are applied to: they are nobody's to see or change. */
+/* Records of kept workspaces say where changes are applied to: they are nobody's to see or change.
+ */
 static int full_cover_state(struct plan *p, const struct plan_grant *g)
 {
     struct stat st;
@@ -271,7 +280,8 @@ static int full_grants(struct plan *p, const struct plan_request *req, struct co
 
 int plan_full_mask(struct plan *p, const char *path, bool dir)
 {
-    return full_op(p, PLAN_OP_MASK, NULL, arena_strdup(&p->arena, path + 1), dir ? PLAN_MASK_DIR : 0, 0)
+    return full_op(p, PLAN_OP_MASK, NULL, arena_strdup(&p->arena, path + 1),
+                   dir ? PLAN_MASK_DIR : 0, 0)
                ? 0
                : -1;
 }

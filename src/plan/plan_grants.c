@@ -1,5 +1,5 @@
-/* What the caller grants: host paths, files to copy in, deny patterns, a seccomp profile. Looks at the
- * host's files (stat, glob) but opens none of them except a named profile. */
+/* What the caller grants: host paths, files to copy in, deny patterns, a seccomp profile. Looks at
+ * the host's files (stat, glob) but opens none of them except a named profile. */
 #include "plan/plan_internal.h"
 
 #include <errno.h>
@@ -51,9 +51,9 @@ static int grants_refuse(struct plan *p, const struct policy_item *item, const s
                            "%s: %s cannot be granted: it holds the sockets of the host's services",
                            grants_origin(p, item), item->text);
     if (S_ISSOCK(st->st_mode) || S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
-        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s is a %s of the host and cannot be granted",
-                       grants_origin(p, item), item->text,
-                       S_ISSOCK(st->st_mode) ? "socket" : "device");
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                       "%s: %s is a %s of the host and cannot be granted", grants_origin(p, item),
+                       item->text, S_ISSOCK(st->st_mode) ? "socket" : "device");
     return 0;
 }
 
@@ -70,7 +70,8 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     if (stat(item->text, &st) < 0) {
         if (item->optional && errno == ENOENT)
             return 0;
-        err_set(err, CORDON_ERR_CONFIG, "plan", errno, "%s: %s", grants_origin(g->p, item), item->text);
+        err_set(err, CORDON_ERR_CONFIG, "plan", errno, "%s: %s", grants_origin(g->p, item),
+                item->text);
         return err_hint(err, "create it, or take the grant out");
     }
     /* "/tmp" in a grant means the guest's own */
@@ -124,8 +125,8 @@ static int grants_workspace(struct grants *g, const struct policy *policy, struc
         return -1;
     struct plan_grant *grant = &g->list[g->n - 1];
     if (!grant->is_dir)
-        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s is not a folder", grants_origin(g->p, &item),
-                       v->text);
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s is not a folder",
+                       grants_origin(g->p, &item), v->text);
     grant->overlay = v->num == WORKSPACE_OVERLAY;
     return 0;
 }
@@ -150,15 +151,17 @@ int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant *
     if (grants_workspace(&g, policy, err) < 0)
         return -1;
 
-    /* parents before children; of two grants at one place the writable one, which says more, stays */
+    /* parents before children; of two grants at one place the writable one, which says more, stays
+     */
     if (g.n > 1)
         qsort(g.list, g.n, sizeof(*g.list), grants_order);
     size_t kept = 0;
     for (size_t i = 0; i < g.n; i++) {
         if (kept > 0 && str_eq(g.list[kept - 1].dst, g.list[i].dst)) {
             if (!str_eq(g.list[kept - 1].src, g.list[i].src))
-                return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s and %s are both to appear at %s",
-                               g.list[kept - 1].src, g.list[i].src, g.list[i].dst);
+                return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                               "%s and %s are both to appear at %s", g.list[kept - 1].src,
+                               g.list[i].src, g.list[i].dst);
             g.list[kept - 1].write |= g.list[i].write;
             continue;
         }
@@ -198,8 +201,8 @@ static int grants_mask(struct plan *p, const struct plan_grant *grants, size_t n
     return 0;
 }
 
-int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants, size_t n,
-                    struct cordon_err *err)
+int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants,
+                    size_t n, struct cordon_err *err)
 {
     const struct policy_value *v = policy_value(policy, FIELD_DENY_PATTERNS);
     if (n == 0)
@@ -249,7 +252,8 @@ int plan_collect_files(struct plan *p, const struct plan_request *req, struct co
         return err_nomem(err, "plan");
     for (size_t i = 0; i < v->n_items; i++) {
         const struct policy_item *item = &v->items[i];
-        p->files[p->n_files++] = (struct plan_file){item->text, item->extra, item->data, item->data_len};
+        p->files[p->n_files++] =
+            (struct plan_file){item->text, item->extra, item->data, item->data_len};
     }
     for (size_t i = 0; i < req->n_files; i++)
         p->files[p->n_files++] = req->files[i];
@@ -272,9 +276,10 @@ int plan_check_network(const struct policy *policy, struct cordon_err *err)
     for (size_t i = 0; i < ARRAY_SIZE(granting); i++) {
         const struct policy_value *v = policy_value(policy, granting[i]);
         if (v->n_items > 0 || (granting[i] == FIELD_ALLOW_NETWORK && v->num))
-            return err_set(err, CORDON_ERR_HOST, "plan", 0,
-                           "%s: a network allowlist needs the network broker, which is not available",
-                           policy_fields[granting[i]].key);
+            return err_set(
+                err, CORDON_ERR_HOST, "plan", 0,
+                "%s: a network allowlist needs the network broker, which is not available",
+                policy_fields[granting[i]].key);
     }
     return 0;
 }

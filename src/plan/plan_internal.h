@@ -24,7 +24,8 @@ int plan_check_network(const struct policy *policy, struct cordon_err *err);
 /* The built-in filter, tightened by the profile in `path` unless that is NULL. */
 int plan_build_filter(struct plan *p, const struct seccomp_options *options, const char *path,
                       struct seccomp_prog *ret_prog, struct cordon_err *err);
-/* Grants of the policy in one list, checked: they exist, are not ours, not /proc, /sys or a socket. */
+/* Grants of the policy in one list, checked: they exist, are not ours, not /proc, /sys or a socket.
+ */
 struct plan_grant {
     const char *src, *dst;
     const char *real; /* src without links: what deny patterns and refusals are about */
@@ -35,8 +36,8 @@ int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant *
                 struct cordon_err *err);
 
 /* Covers what deny patterns match inside the grants. */
-int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants, size_t n,
-                    struct cordon_err *err);
+int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants,
+                    size_t n, struct cordon_err *err);
 int plan_full_mask(struct plan *p, const char *path, bool dir);
 
 #endif

@@ -2,8 +2,9 @@
  * code backwards (see seccomp_asm.h) and returning where it starts. Pure, runs in the parent
  * process.
  *
- * Only the low 32 bits of an argument are looked at, but for lengths: the kernel's own handlers take
- * these arguments as int, so a guest that sets high bits must meet the same answer (CVE-2019-10063). */
+ * Only the low 32 bits of an argument are looked at, but for lengths: the kernel's own handlers
+ * take these arguments as int, so a guest that sets high bits must meet the same answer
+ * (CVE-2019-10063). */
 #include "plan/seccomp_check.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The overlay workspace of a run: made before the plan, compared when the guest is gone, let go with
- * the job. Runs in the supervisor. */
+/* The overlay workspace of a run: made before the plan, compared when the guest is gone, let go
+ * with the job. Runs in the supervisor. */
 #include "run/files.h"
 
 #include <stdlib.h>
@@ -43,7 +43,8 @@ int files_begin(struct run_job *job, struct cordon_err *err)
     struct run_files *f = &job->files_changed;
     if (policy_value(job->policy, FIELD_OUTPUT)->n_items > 0 && !job->host.user_ns)
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
-                       "output: collecting files needs user namespaces (tier full): %s", job->host.user_ns_why);
+                       "output: collecting files needs user namespaces (tier full): %s",
+                       job->host.user_ns_why);
     if (files_watch(job, err) < 0)
         return -1;
     if (!files_wanted(job) || f->workspace)

@@ -6,7 +6,8 @@
 
 /* Makes the workspace the policy asks for, once per job. */
 int files_begin(struct run_job *job, struct cordon_err *err);
-/* The kernel refused the overlay: true when a copy has taken its place and a new start is worth it. */
+/* The kernel refused the overlay: true when a copy has taken its place and a new start is worth it.
+ */
 bool files_fall_back(struct run_job *job, struct cordon_err *err);
 /* Compares and fills the result. */
 void files_end(struct run_job *job);

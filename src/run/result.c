@@ -1,4 +1,5 @@
-/* The judgement: what ended the guest, told apart from what Cordon did. Pure; runs in the supervisor. */
+/* The judgement: what ended the guest, told apart from what Cordon did. Pure; runs in the
+ * supervisor. */
 #include "run/result.h"
 
 #include <errno.h>
@@ -40,8 +41,8 @@ bool result_timed_out(const struct result *r)
     return r->verdict == VERDICT_TIME_LIMIT || r->verdict == VERDICT_CPU_TIME_LIMIT;
 }
 
-static void result_limit(struct result *r, enum verdict v, int exit_code, const struct policy *policy,
-                         enum field_id id, const char *sentence)
+static void result_limit(struct result *r, enum verdict v, int exit_code,
+                         const struct policy *policy, enum field_id id, const char *sentence)
 {
     r->verdict = v;
     r->exit_code = exit_code;
@@ -59,14 +60,15 @@ static void result_memory(struct result *r, const struct policy *policy)
 
 static void result_disk(struct result *r, const struct policy *policy)
 {
-    enum field_id id = policy_has(policy, FIELD_DISK_LIMIT)   ? FIELD_DISK_LIMIT
+    enum field_id id = policy_has(policy, FIELD_DISK_LIMIT)  ? FIELD_DISK_LIMIT
                        : policy_has(policy, FIELD_MAX_FILES) ? FIELD_MAX_FILES
                                                              : FIELD_SCRATCH_SIZE;
     result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, id, "Disk limit exceeded");
 }
 
 /* We ended it: the cause says why. */
-static void result_by_cause(struct result *r, const struct supervised *s, const struct policy *policy)
+static void result_by_cause(struct result *r, const struct supervised *s,
+                            const struct policy *policy)
 {
     switch (s->cause) {
     case CAUSE_TIME:
@@ -121,8 +123,8 @@ static bool result_is_over(const struct result *r, const struct plan *p)
            r->usage.peak_memory_bytes > p->limits.memory_bytes + RESULT_RSS_SLACK;
 }
 
-/* It failed: because it was refused memory? Asking for more than can be given, or a program file whose
- * static arrays do (the kernel ends it half loaded: SIGSEGV, before 5.17 SIGKILL). */
+/* It failed: because it was refused memory? Asking for more than can be given, or a program file
+ * whose static arrays do (the kernel ends it half loaded: SIGSEGV, before 5.17 SIGKILL). */
 static bool result_is_memory(const struct result *r, const struct plan *p,
                              const struct backend_outcome *o)
 {
@@ -132,8 +134,8 @@ static bool result_is_memory(const struct result *r, const struct plan *p,
     return o->memory_refused > 0 || ((r->signal == SIGSEGV || r->signal == SIGKILL) && unloadable);
 }
 
-/* It failed: because it was refused a process? A group counts refusals. Without one the kernel tells
- * nobody; having been at the limit is the sign then, which one process alone always is. */
+/* It failed: because it was refused a process? A group counts refusals. Without one the kernel
+ * tells nobody; having been at the limit is the sign then, which one process alone always is. */
 static bool result_is_processes(const struct result *r, const struct plan *p,
                                 const struct backend_outcome *o)
 {
@@ -145,7 +147,8 @@ static bool result_is_processes(const struct result *r, const struct plan *p,
 
 /* It ended by itself: an exit status or a signal, unless a limit of the kernel's own keeping stood
  * behind it. */
-static void result_by_exit(struct result *r, const struct supervised *s, const struct policy *policy)
+static void result_by_exit(struct result *r, const struct supervised *s,
+                           const struct policy *policy)
 {
     const struct backend_outcome *o = &s->outcome;
     if (WIFSIGNALED(o->wstatus)) {
@@ -174,7 +177,8 @@ static void result_by_exit(struct result *r, const struct supervised *s, const s
                      "Process limit exceeded");
 }
 
-static void result_by_exec(struct result *r, const struct supervised *s, const struct policy *policy)
+static void result_by_exec(struct result *r, const struct supervised *s,
+                           const struct policy *policy)
 {
     int e = s->outcome.exec_errno;
     if (e == ENOMEM || s->outcome.usage.oom_kills > 0) {
@@ -198,7 +202,8 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
     r->plan = s->plan;
     for (int i = 0; i < 2; i++) {
         const struct stream_out *out = &s->out[i];
-        r->out[i] = (struct result_stream){out->kept.data, out->kept.len, out->truncated, out->total};
+        r->out[i] =
+            (struct result_stream){out->kept.data, out->kept.len, out->truncated, out->total};
     }
     r->usage = o->usage;
     r->usage.peak_memory_bytes = MAX(o->usage.peak_memory_bytes, s->peak.memory_bytes);

@@ -6,7 +6,8 @@
 #include "base/util.h"
 #include "run/result.h"
 
-/* A cut may fall inside a character: the part that is left of it goes too, so that text stays text. */
+/* A cut may fall inside a character: the part that is left of it goes too, so that text stays text.
+ */
 static size_t json_whole_characters(const char *data, size_t len, bool truncated)
 {
     if (!truncated)
@@ -59,7 +60,7 @@ static void json_denials(struct jsonw *j, const struct backend_outcome *o)
 /* What stood around the guest. With no start there was no wall, and it says so. */
 static void json_enforcement(struct jsonw *j, const struct result *r)
 {
-    static const char *const namespaces[] = {"user_ns", "mount_ns", "pid_ns",   "net_ns",
+    static const char *const namespaces[] = {"user_ns", "mount_ns", "pid_ns",    "net_ns",
                                              "ipc_ns",  "uts_ns",   "cgroup_ns", "time_ns"};
     const struct plan *p = r->plan;
     const struct backend_outcome *o = r->outcome;
@@ -88,7 +89,8 @@ static void json_enforcement(struct jsonw *j, const struct result *r)
         jsonw_str(j, "denials", o && o->denials_unobserved ? "not observed" : "observed");
         char limits[96];
         snprintf(limits, sizeof(limits), "memory %s, cpu %s, processes %s",
-                 p->by_group.memory ? "by cgroup" : "sampled", p->by_group.cpu ? "by cgroup" : "sampled",
+                 p->by_group.memory ? "by cgroup" : "sampled",
+                 p->by_group.cpu ? "by cgroup" : "sampled",
                  p->by_group.pids ? "by cgroup" : "by rlimit");
         jsonw_str(j, "limits", limits);
         if (p->missing)

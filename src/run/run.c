@@ -87,14 +87,16 @@ static void run_on_done(void *data)
     struct run_job *job = data;
     struct supervised *s = &job->supervised;
     job->running = false;
-    if (s->outcome.end == BACKEND_SETUP_FAILED && s->outcome.host_refused && s->cause == CAUSE_NONE) {
+    if (s->outcome.end == BACKEND_SETUP_FAILED && s->outcome.host_refused &&
+        s->cause == CAUSE_NONE) {
         struct cordon_err err = s->err;
         supervise_free(s);
         run_note_refusal(job, &err);
         if (run_start(job, &err) == 0)
             return;
         s->err = err;
-    } else if (s->outcome.end == BACKEND_SETUP_FAILED && s->cause == CAUSE_NONE && files_fall_back(job, &s->err)) {
+    } else if (s->outcome.end == BACKEND_SETUP_FAILED && s->cause == CAUSE_NONE &&
+               files_fall_back(job, &s->err)) {
         struct cordon_err err;
         supervise_free(s);
         plan_free(job->plan);

@@ -1,8 +1,8 @@
 /* The one path that joins the stages: policy and host → plan → backend → supervise → result.
  *
  * A job runs on a loop that may carry many. When the host refuses the tier that was planned, a new
- * plan for the weaker tier is made before anything of the guest has run; when no tier can honour the
- * policy, the job fails closed. */
+ * plan for the weaker tier is made before anything of the guest has run; when no tier can honour
+ * the policy, the job fails closed. */
 #ifndef RUN_RUN_H
 #define RUN_RUN_H
 
@@ -28,7 +28,7 @@ struct run_files {
 
 struct run_job {
     struct loop *loop;
-    struct host host;           /* a copy: a refusal noted here does not outlive the job */
+    struct host host; /* a copy: a refusal noted here does not outlive the job */
     const struct policy *policy;
     char *const *argv;
     const struct plan_file *files;
@@ -49,13 +49,13 @@ struct run_job {
     void *data;
 };
 
-/* Puts what the caller named in the place of what the probe found: the group, or the run fails. Called
- * by run_start(); `explain` shows the same. */
+/* Puts what the caller named in the place of what the probe found: the group, or the run fails.
+ * Called by run_start(); `explain` shows the same. */
 int run_place(const struct policy *policy, struct host *host, struct cordon_err *err);
 
-/* policy, argv, files and what options point to must outlive the job. on_done is called once, from the
- * loop. Returns -1 (and does not call on_done) when the job never started; the result is then filled
- * from the error. */
+/* policy, argv, files and what options point to must outlive the job. on_done is called once, from
+ * the loop. Returns -1 (and does not call on_done) when the job never started; the result is then
+ * filled from the error. */
 int run_start(struct run_job *job, struct cordon_err *err);
 void run_cancel(struct run_job *job);
 void run_done(struct run_job *job);

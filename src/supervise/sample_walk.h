@@ -27,8 +27,8 @@ struct walk_set {
 
 /* Fills the set anew, the root first. -1 when the root cannot be read or memory is out. */
 int walk_tree(const struct walk *walk, struct walk_set *set, bool *ret_truncated);
-/* Adds what the walk before this one saw and which is still there: the kernel's lists of children may
- * skip one while they change. */
+/* Adds what the walk before this one saw and which is still there: the kernel's lists of children
+ * may skip one while they change. */
 void walk_recover(const struct walk *walk, struct walk_set *now, const struct walk_set *before);
 const struct walk_process *walk_set_find(const struct walk_set *set, pid_t pid);
 void walk_set_done(struct walk_set *set);

@@ -37,7 +37,7 @@ static size_t stream_strip(int *state, char *data, size_t len)
                 *state = STRIP_C2; /* U+0080 to U+009F are controls too: CSI is C2 9B */
             break;
         case STRIP_C2: /* what is left of it, a lone C2, shows as a box */
-            *state = c == 0x9b ? STRIP_CSI
+            *state = c == 0x9b                                            ? STRIP_CSI
                      : c == 0x90 || c == 0x98 || (c >= 0x9d && c <= 0x9f) ? STRIP_OSC
                                                                           : STRIP_TEXT;
             if (c >= 0x80 && c <= 0x9f)
@@ -91,7 +91,8 @@ static int stream_own(int fd, int mode)
 static void out_sink_broken(struct stream_out *s)
 {
     loop_set(s->loop, &s->sink, 0);
-    s->sink.fd = -1; /* nobody reads any more: the guest goes on, its output is counted and dropped */
+    s->sink.fd =
+        -1; /* nobody reads any more: the guest goes on, its output is counted and dropped */
     s->pending_len = s->pending_done = 0;
 }
 
@@ -198,8 +199,8 @@ int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_f
     return loop_set(loop, &s->source, EPOLLIN);
 }
 
-/* The guest is gone and only a slow reader is waited for: the loop does not run, so a signal that the
- * supervisor takes by signalfd is seen here. */
+/* The guest is gone and only a slow reader is waited for: the loop does not run, so a signal that
+ * the supervisor takes by signalfd is seen here. */
 static bool flush_is_cancelled(void)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
@@ -293,8 +294,9 @@ static void in_pump(struct stream_in *s)
         s->pending_done += (size_t)n;
 }
 
-/* Either side moved: read when empty, write when full, and watch only the side we wait for. A source
- * that can be polled is read only when poll says so: it may be a terminal or a pipe in blocking mode. */
+/* Either side moved: read when empty, write when full, and watch only the side we wait for. A
+ * source that can be polled is read only when poll says so: it may be a terminal or a pipe in
+ * blocking mode. */
 static void in_step(struct stream_in *s, bool source_ready)
 {
     bool empty = s->pending_done == s->pending_len;
@@ -330,8 +332,8 @@ static void in_target_ready(struct loop_watch *w, uint32_t events)
 int stream_in_start(struct stream_in *s, struct loop *loop, int *target_fd, int source_fd,
                     const char *memory, size_t memory_len)
 {
-    *s = (struct stream_in){.loop = loop, .owner_fd = target_fd, .memory = memory,
-                            .memory_len = memory_len};
+    *s = (struct stream_in){
+        .loop = loop, .owner_fd = target_fd, .memory = memory, .memory_len = memory_len};
     s->own_source = source_fd >= 0 ? stream_own(source_fd, O_RDONLY) : -1;
     if (s->own_source >= 0)
         source_fd = s->own_source;
@@ -346,8 +348,8 @@ int stream_in_start(struct stream_in *s, struct loop *loop, int *target_fd, int 
         return -1;
     if (source_fd >= 0 && loop_set(loop, &s->source, EPOLLIN) < 0)
         s->source_blind = true;
-    return loop_set(loop, &s->target, s->source_blind || source_fd < 0 ? (uint32_t)EPOLLOUT
-                                                                        : (uint32_t)EPOLLERR);
+    return loop_set(loop, &s->target,
+                    s->source_blind || source_fd < 0 ? (uint32_t)EPOLLOUT : (uint32_t)EPOLLERR);
 }
 
 void stream_in_done(struct stream_in *s)

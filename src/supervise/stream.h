@@ -20,13 +20,14 @@ struct stream_out {
     bool sink_blind;          /* a file that cannot be polled: always ready */
     bool strip;               /* the sink is a terminal: escape sequences are taken out */
     int strip_state;
-    struct buf kept;          /* for the result */
+    struct buf kept; /* for the result */
     bool keep;
     uint64_t total, cap;
     bool truncated, ended;
-    char *pending;            /* read but not yet passed on */
+    char *pending; /* read but not yet passed on */
     size_t pending_len, pending_done;
-    void (*on_data)(struct stream_out *s, const char *bytes, size_t len); /* as they come, or NULL */
+    void (*on_data)(struct stream_out *s, const char *bytes,
+                    size_t len); /* as they come, or NULL */
     void (*on_truncated)(struct stream_out *s);
     void *owner;
 };
@@ -40,7 +41,8 @@ void stream_out_drain(struct stream_out *s);
 void stream_out_flush(struct stream_out *s);
 void stream_out_done(struct stream_out *s);
 
-/* Takes terminal control out of text in place, as done for a sink that is a terminal; the new length. */
+/* Takes terminal control out of text in place, as done for a sink that is a terminal; the new
+ * length. */
 size_t stream_plain(char *data, size_t len);
 
 struct stream_in {

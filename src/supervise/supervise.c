@@ -31,8 +31,8 @@ void supervise_end(struct supervised *s, enum supervise_cause cause)
 
 static void supervise_arm(struct supervised *s, uint64_t at)
 {
-    struct itimerspec t = {.it_value = {.tv_sec = (time_t)(at / 1000000000u),
-                                        .tv_nsec = (long)(at % 1000000000u)}};
+    struct itimerspec t = {
+        .it_value = {.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)}};
     timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
 }
 

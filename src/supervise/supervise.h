@@ -1,5 +1,5 @@
-/* One guest under watch: its streams, its limits, its end. Runs in the supervisor; many can share one
- * loop. */
+/* One guest under watch: its streams, its limits, its end. Runs in the supervisor; many can share
+ * one loop. */
 #ifndef SUPERVISE_SUPERVISE_H
 #define SUPERVISE_SUPERVISE_H
 
@@ -27,13 +27,14 @@ enum supervise_cause {
 };
 
 struct supervise_options {
-    int sinks[2];     /* where stdout and stderr are passed on live, -1: nowhere */
-    bool keep_output; /* keep it for the result */
+    int sinks[2];      /* where stdout and stderr are passed on live, -1: nowhere */
+    bool keep_output;  /* keep it for the result */
     bool keep_escapes; /* terminal control passes to a sink that is a terminal */
-    int stdin_fd;     /* source of the guest's stdin, -1: none or stdin_data */
+    int stdin_fd;      /* source of the guest's stdin, -1: none or stdin_data */
     const char *stdin_data;
     size_t stdin_len;
-    void (*on_output)(void *data, int stream, const char *bytes, size_t len); /* 1 or 2; may be NULL */
+    void (*on_output)(void *data, int stream, const char *bytes,
+                      size_t len); /* 1 or 2; may be NULL */
     void (*on_done)(void *data);
     void *data;
 };

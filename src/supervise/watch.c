@@ -1,5 +1,5 @@
-/* Limits that must be looked at while the guest runs: the wall clock always; CPU time; and, where no
- * control group does it, memory, CPU percent, and bytes on writable host paths. Runs in the
+/* Limits that must be looked at while the guest runs: the wall clock always; CPU time; and, where
+ * no control group does it, memory, CPU percent, and bytes on writable host paths. Runs in the
  * supervisor on one timer per guest. */
 #include "supervise/supervise.h"
 
@@ -148,8 +148,7 @@ void supervise_watch_last(struct supervised *s)
 {
     struct sample now;
     struct sample_options options = {0};
-    if (!watch_needs_tree(s->plan) || !s->sampler ||
-        sample_tree(s->sampler, &options, &now) < 0)
+    if (!watch_needs_tree(s->plan) || !s->sampler || sample_tree(s->sampler, &options, &now) < 0)
         return;
     now.memory_bytes = 0; /* an upper bound only, without the detail */
     sample_merge(&s->peak, &now);
@@ -194,8 +193,8 @@ static void watch_disk_use(struct supervised *s, uint64_t now_ns)
         supervise_end(s, CAUSE_DISK);
     if (s->plan->limits.max_files && (hidden || files > s->plan->limits.max_files))
         supervise_end(s, CAUSE_FILES);
-    s->next_disk_ns = now_ns + sample_interval_ns(bytes, s->plan->limits.disk_bytes, 0,
-                                                  WATCH_DISK_FASTEST, cost);
+    s->next_disk_ns =
+        now_ns + sample_interval_ns(bytes, s->plan->limits.disk_bytes, 0, WATCH_DISK_FASTEST, cost);
 }
 
 uint64_t supervise_watch_tick(struct supervised *s, uint64_t now)
@@ -231,7 +230,8 @@ uint64_t supervise_watch_tick(struct supervised *s, uint64_t now)
 void supervise_watch_stop(struct supervised *s)
 {
     if (s->n_disks > 0 && s->cause == CAUSE_NONE)
-        watch_disk_use(s, supervise_now_ns()); /* the last state counts too: a fast guest is not missed */
+        watch_disk_use(
+            s, supervise_now_ns()); /* the last state counts too: a fast guest is not missed */
     sample_close(s->sampler);
     s->sampler = NULL;
     for (size_t i = 0; i < s->n_disks; i++)

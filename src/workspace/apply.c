@@ -49,7 +49,8 @@ static int apply_check_paths(const struct tree_changes *changes, const struct ap
         for (size_t k = 0; !hit && k < changes->n; k++)
             hit = apply_covers(o->paths[i], changes->list[k].path);
         if (!hit)
-            return err_set(err, CORDON_ERR_USAGE, "apply", 0, "%.200s: nothing changed there", o->paths[i]);
+            return err_set(err, CORDON_ERR_USAGE, "apply", 0, "%.200s: nothing changed there",
+                           o->paths[i]);
     }
     return 0;
 }
@@ -72,9 +73,10 @@ static int apply_decide(const struct workspace *ws, const struct tree_changes *c
             report->refused[report->n_refused++] = c->path;
     }
     if (report->n_conflicts)
-        return err_set(err, CORDON_ERR_REJECTED, "apply", 0,
-                       "the host's tree moved underneath: %zu paths in conflict, nothing was applied",
-                       report->n_conflicts);
+        return err_set(
+            err, CORDON_ERR_REJECTED, "apply", 0,
+            "the host's tree moved underneath: %zu paths in conflict, nothing was applied",
+            report->n_conflicts);
     if (report->n_refused)
         return err_set(err, CORDON_ERR_REJECTED, "apply", 0,
                        "%zu protected paths were changed, nothing was applied", report->n_refused);
@@ -125,7 +127,8 @@ static int apply_file(const struct tree_change *c, int dir, const char *name)
     if (from < 0)
         return -1;
     unlinkat(dir, APPLY_TEMP, 0); /* of an apply that was killed */
-    _cleanup_close_ int to = openat(dir, APPLY_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    _cleanup_close_ int to =
+        openat(dir, APPLY_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
         return -1;
     apply_keep_owner(dir, name, to);
@@ -165,7 +168,7 @@ static int apply_one(const struct workspace *ws, const struct tree_change *c)
         return apply_mode(c, ws->base_fd);
     _cleanup_close_ int dir = apply_parent(ws->base_fd, c->path, &name);
     if (dir < 0)
-        return c->new.type == TREE_ABSENT && errno == ENOENT ? 0 : -1;
+        return c->new.type == TREE_ABSENT &&errno == ENOENT ? 0 : -1;
     if (c->new.type == TREE_ABSENT)
         return unlinkat(dir, name, 0) == 0 || errno == ENOENT ? 0 : -1;
     return c->new.type == TREE_SYMLINK ? apply_link(c, dir, name) : apply_file(c, dir, name);
@@ -178,15 +181,16 @@ static int apply_pass(const struct workspace *ws, const struct tree_changes *cha
 {
     for (size_t i = 0; i < changes->n; i++) {
         const struct tree_change *c = &changes->list[i];
-        if (c->is_elsewhere || !apply_is_chosen(o, c->path) || (c->new.type == TREE_ABSENT) != deletions)
+        if (c->is_elsewhere || !apply_is_chosen(o, c->path) ||
+            (c->new.type == TREE_ABSENT) != deletions)
             continue;
         if (c->kind == TREE_NOT_FILE) {
             report->skipped++;
             continue;
         }
         if (apply_one(ws, c) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "apply", errno, "%s (%zu paths were applied before it)",
-                           c->path, report->applied);
+            return err_set(err, CORDON_ERR_INTERNAL, "apply", errno,
+                           "%s (%zu paths were applied before it)", c->path, report->applied);
         report->applied++;
         if (notes && base_renew(ws, notes, c->path, err) < 0)
             return -1;
@@ -207,8 +211,9 @@ static void apply_gone_folders(const struct workspace *ws, const struct tree_cha
     }
 }
 
-int apply_changes(const struct workspace *ws, const struct tree_changes *changes, struct base_notes *notes,
-                  const struct apply_options *options, struct apply_report *report, struct cordon_err *err)
+int apply_changes(const struct workspace *ws, const struct tree_changes *changes,
+                  struct base_notes *notes, const struct apply_options *options,
+                  struct apply_report *report, struct cordon_err *err)
 {
     *report = (struct apply_report){0};
     if (apply_check_paths(changes, options, err) < 0 ||

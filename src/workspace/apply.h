@@ -15,14 +15,15 @@ struct apply_report {
     size_t applied, skipped; /* skipped: special files */
     const char **conflicts;  /* moved on the host since; borrowed from the changes */
     size_t n_conflicts;
-    const char **refused;    /* protected, and neither named outright nor forced */
+    const char **refused; /* protected, and neither named outright nor forced */
     size_t n_refused;
 };
 
 /* Decides first: with a conflict or a refusal nothing is written and -1 is returned with
  * CORDON_ERR_REJECTED. The target is ws->base. notes may be NULL (a tree of the task's own). */
-int apply_changes(const struct workspace *ws, const struct tree_changes *changes, struct base_notes *notes,
-                  const struct apply_options *options, struct apply_report *report, struct cordon_err *err);
+int apply_changes(const struct workspace *ws, const struct tree_changes *changes,
+                  struct base_notes *notes, const struct apply_options *options,
+                  struct apply_report *report, struct cordon_err *err);
 void apply_report_done(struct apply_report *report);
 
 #endif

@@ -51,8 +51,9 @@ static void base_sign(const struct workspace *ws, const char *path, bool fresh, 
     if (later && !fresh)
         snprintf(sign, 96, "moved");
     else
-        snprintf(sign, 96, "%o:%llu:%llu:%lld.%ld", (unsigned)st.st_mode, (unsigned long long)st.st_size,
-                 (unsigned long long)st.st_ino, (long long)c->tv_sec, c->tv_nsec);
+        snprintf(sign, 96, "%o:%llu:%llu:%lld.%ld", (unsigned)st.st_mode,
+                 (unsigned long long)st.st_size, (unsigned long long)st.st_ino,
+                 (long long)c->tv_sec, c->tv_nsec);
 }
 
 static int base_order(const void *a, const void *b)
@@ -111,20 +112,22 @@ int base_load(const struct workspace *ws, struct base_notes **ret_notes, struct 
         return err_nomem(err, "workspace");
     base_name(ws, name, sizeof(name), "");
     _cleanup_buf_ struct buf text = BUF_INIT(BASE_MAX);
-    _cleanup_close_ int fd = openat(ws->place_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    _cleanup_close_ int fd =
+        openat(ws->place_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     ssize_t n = 0;
     while (fd >= 0 && (n = read(fd, chunk, sizeof(chunk))) > 0)
         buf_add(&text, chunk, (size_t)n);
     if (n < 0 || text.failed || (text.len && base_parse(notes, text.data, text.len) < 0)) {
         base_free(notes);
-        return err_set(err, CORDON_ERR_INTERNAL, "workspace", 0, "%s/%s cannot be read", ws->place, name);
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", 0, "%s/%s cannot be read", ws->place,
+                       name);
     }
     *ret_notes = notes;
     return 0;
 }
 
-int base_note(const struct workspace *ws, struct base_notes *notes, const struct tree_changes *changes,
-              struct cordon_err *err)
+int base_note(const struct workspace *ws, struct base_notes *notes,
+              const struct tree_changes *changes, struct cordon_err *err)
 {
     size_t known = notes->n;
     char sign[96];
@@ -142,7 +145,8 @@ int base_note(const struct workspace *ws, struct base_notes *notes, const struct
     return 0;
 }
 
-int base_renew(const struct workspace *ws, struct base_notes *notes, const char *path, struct cordon_err *err)
+int base_renew(const struct workspace *ws, struct base_notes *notes, const char *path,
+               struct cordon_err *err)
 {
     char sign[96];
     struct base_row *row = base_find(notes, path);
@@ -176,7 +180,8 @@ int base_save(const struct workspace *ws, const struct base_notes *notes, struct
     base_name(ws, name, sizeof(name), "");
     base_name(ws, temp, sizeof(temp), "~");
     unlinkat(ws->place_fd, temp, 0);
-    _cleanup_close_ int fd = openat(ws->place_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    _cleanup_close_ int fd =
+        openat(ws->place_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && !text.failed;
     for (size_t done = 0; ok && done < text.len;) {
         ssize_t n = write(fd, text.data + done, text.len - done);

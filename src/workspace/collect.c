@@ -81,7 +81,8 @@ static int collect_copy(struct collect_walk *w, const char *path, const struct s
     if (dir < 0)
         return -1;
     unlinkat(dir, COLLECT_TEMP, 0);
-    _cleanup_close_ int to = openat(dir, COLLECT_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    _cleanup_close_ int to =
+        openat(dir, COLLECT_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (to < 0)
         return -1;
     if (copy_bytes(from, to) == 0 && fchmod(to, st->st_mode & 0777) == 0 &&
@@ -132,7 +133,8 @@ static int collect_push(struct collect_walk *w, const char *path, const char *re
     return 0;
 }
 
-static int collect_entry(struct collect_walk *w, const struct collect_dir *d, int fd, const char *name)
+static int collect_entry(struct collect_walk *w, const struct collect_dir *d, int fd,
+                         const char *name)
 {
     char part[512], path[TREE_PATH_MAX + 1];
     struct stat st;
@@ -148,7 +150,9 @@ static int collect_entry(struct collect_walk *w, const struct collect_dir *d, in
     if (n < 0 || (size_t)n >= sizeof(path) || fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
     if (S_ISDIR(st.st_mode))
-        return deep ? collect_push(w, path, d->rest) : last ? 0 : collect_push(w, path, d->rest + len + 1);
+        return deep   ? collect_push(w, path, d->rest)
+               : last ? 0
+                      : collect_push(w, path, d->rest + len + 1);
     return last ? collect_file(w, path, &st) : 0;
 }
 

@@ -23,12 +23,12 @@ struct collect {
     struct arena arena;
     struct collect_row *rows;
     size_t n, cap;
-    uint64_t bytes;  /* room on disk that was used */
+    uint64_t bytes; /* room on disk that was used */
     size_t entries;
 };
 
-/* One pattern: parts matched by the shell's rules, `**` as the last part for everything below. Files
- * go below to_dir, which is made, under the names they have below from_fd. */
+/* One pattern: parts matched by the shell's rules, `**` as the last part for everything below.
+ * Files go below to_dir, which is made, under the names they have below from_fd. */
 int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
                     struct cordon_err *err);
 void collect_done(struct collect *c);

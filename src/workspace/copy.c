@@ -33,7 +33,8 @@ static int copy_range(int from, int to, off_t pos, off_t end)
         }
         if (n == 0)
             return 0; /* shorter than it was */
-        if (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP && errno != EPERM)
+        if (errno != EXDEV && errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
+            errno != EPERM)
             return -1;
         break;
     }
@@ -91,15 +92,18 @@ struct copy {
 
 static int copy_fail(struct copy *c, const char *dir, const char *name)
 {
-    return err_set(c->err, CORDON_ERR_INTERNAL, "workspace", errno, "copy %s%s%s", dir, *dir ? "/" : "",
-                   name);
+    return err_set(c->err, CORDON_ERR_INTERNAL, "workspace", errno, "copy %s%s%s", dir,
+                   *dir ? "/" : "", name);
 }
 
-static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name, const struct stat *st)
+static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
+                     const struct stat *st)
 {
     (void)c;
-    _cleanup_close_ int from = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    _cleanup_close_ int to = openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    _cleanup_close_ int from =
+        openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    _cleanup_close_ int to =
+        openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     struct stat now;
     if (to < 0)
         return -1;
@@ -160,7 +164,8 @@ static int copy_entry(struct copy *c, const char *dir, int from, int to, const c
     if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0) && c->options->layer)
         return mknodat(to, name, S_IFCHR, makedev(0, 0));
     const struct copy_options *o = c->options;
-    if (!S_ISDIR(st.st_mode) || (o->skip_ino && st.st_ino == o->skip_ino && st.st_dev == o->skip_dev))
+    if (!S_ISDIR(st.st_mode) ||
+        (o->skip_ino && st.st_ino == o->skip_ino && st.st_dev == o->skip_dev))
         return 0;
     if (mkdirat(to, name, 0700) < 0 || (c->options->layer && !copy_mark_opaque(from, to, name)))
         return -1;
@@ -193,7 +198,8 @@ static int copy_dir(struct copy *c, const struct copy_dir *d)
 int copy_tree(int from_fd, int to_fd, const struct copy_options *options, struct cordon_err *err)
 {
     static const struct copy_options none;
-    struct copy c = {.from = from_fd, .to = to_fd, .options = options ? options : &none, .err = err};
+    struct copy c = {
+        .from = from_fd, .to = to_fd, .options = options ? options : &none, .err = err};
     struct stat st;
     if (fstat(from_fd, &st) < 0 || copy_push(&c, "", "", st.st_mode & 0777) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "copy");
@@ -206,7 +212,8 @@ int copy_tree(int from_fd, int to_fd, const struct copy_options *options, struct
         d->next = c.done;
         c.done = d;
     }
-    /* children were done after their parents, so they are first here: a closed folder closes last */
+    /* children were done after their parents, so they are first here: a closed folder closes last
+     */
     while (c.done) {
         struct copy_dir *d = c.done;
         c.done = d->next;
@@ -236,7 +243,8 @@ static DIR *remove_open(int dir_fd, const char *name)
     return dir;
 }
 
-/* Files go; folders move up into top, where their turn comes: no depth, no path, two descriptors. */
+/* Files go; folders move up into top, where their turn comes: no depth, no path, two descriptors.
+ */
 static int remove_empty_into(DIR *dir, int top, unsigned long *counter)
 {
     int fd = dirfd(dir);
@@ -287,7 +295,8 @@ static int remove_pass(int top, bool *ret_any, unsigned long *counter)
         }
         r = remove_empty_into(sub, top, counter);
         closedir(sub);
-        if (r == 0 && unlinkat(top, e->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
+        if (r == 0 && unlinkat(top, e->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT &&
+            errno != ENOTEMPTY)
             r = -1;
     }
     closedir(list);

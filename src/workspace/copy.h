@@ -10,7 +10,7 @@
 #include <cordon.h>
 
 struct copy_options {
-    bool layer; /* an overlay layer: its whiteouts and opaque marks are copied as well */
+    bool layer;     /* an overlay layer: its whiteouts and opaque marks are copied as well */
     dev_t skip_dev; /* a folder that is left out; 0: none */
     ino_t skip_ino;
 };

@@ -45,14 +45,14 @@ struct diff_table {
     struct diff_entry {
         struct diff_line line;
         uint32_t hash, id; /* id 0: empty slot */
-    } *slots;
+    } * slots;
     size_t size; /* a power of two, at least twice the number of lines */
     uint32_t next;
     uint64_t seed;
 };
 
-/* FNV with a seed of its own per process: a guest that prepares colliding lines only gains the probes
- * of one chain, and the chain's length is bounded below. */
+/* FNV with a seed of its own per process: a guest that prepares colliding lines only gains the
+ * probes of one chain, and the chain's length is bounded below. */
 static uint32_t diff_hash(const struct diff_table *t, const struct diff_line *l)
 {
     uint64_t h = 0xcbf29ce484222325u ^ t->seed;
@@ -81,8 +81,8 @@ static uint32_t diff_intern(struct diff_table *t, const struct diff_line *l)
 
 /* What is compared: lines that occur on both sides. The others are changed without a search. */
 struct diff_side {
-    uint32_t *ids;    /* of the lines that are left */
-    uint32_t *index;  /* their places in the text */
+    uint32_t *ids;   /* of the lines that are left */
+    uint32_t *index; /* their places in the text */
     unsigned char *changed;
     size_t n;
 };
@@ -102,8 +102,8 @@ struct diff_point {
 
 /* Effort is used up: the furthest point either direction reached splits the box. It lies strictly
  * inside or on an edge other than the start, so the boxes shrink. */
-static struct diff_point diff_settle(const struct diff_search *s, const struct diff_box *box, long fmin,
-                                     long fmax, long bmin, long bmax)
+static struct diff_point diff_settle(const struct diff_search *s, const struct diff_box *box,
+                                     long fmin, long fmax, long bmin, long bmax)
 {
     long best_f = -1, best_b = -1;
     struct diff_point f = {box->a0, box->b0}, b = {box->a1, box->b1};
@@ -202,7 +202,8 @@ static bool diff_is_inside(const struct diff_box *box, const struct diff_point *
     return p->a >= box->a0 && p->a <= box->a1 && p->b >= box->b0 && p->b <= box->b1;
 }
 
-/* The smaller part is done first and the larger waits: 64 waiting ones are more than can ever be. */
+/* The smaller part is done first and the larger waits: 64 waiting ones are more than can ever be.
+ */
 static void diff_search(struct diff_search *s)
 {
     struct diff_box stack[64];
@@ -213,7 +214,8 @@ static void diff_search(struct diff_search *s)
         for (;;) {
             while (box.a0 < box.a1 && box.b0 < box.b1 && s->a.ids[box.a0] == s->b.ids[box.b0])
                 box.a0++, box.b0++;
-            while (box.a0 < box.a1 && box.b0 < box.b1 && s->a.ids[box.a1 - 1] == s->b.ids[box.b1 - 1])
+            while (box.a0 < box.a1 && box.b0 < box.b1 &&
+                   s->a.ids[box.a1 - 1] == s->b.ids[box.b1 - 1])
                 box.a1--, box.b1--;
             if (box.a0 == box.a1 || box.b0 == box.b1) {
                 diff_mark(&s->a, box.a0, box.a1);
@@ -229,7 +231,8 @@ static void diff_search(struct diff_search *s)
             }
             if (!diff_is_inside(&box, &p) || diff_size(&two) == diff_size(&box) ||
                 n == ARRAY_SIZE(stack)) {
-                diff_mark(&s->a, box.a0, box.a1); /* no progress: all of it changed, which is true */
+                diff_mark(&s->a, box.a0,
+                          box.a1); /* no progress: all of it changed, which is true */
                 diff_mark(&s->b, box.b0, box.b1);
                 break;
             }
@@ -273,7 +276,8 @@ static int diff_run(struct diff *d, struct diff_search *s, uint32_t *block)
 {
     size_t na = d->a.n, nb = d->b.n;
     s->a = (struct diff_side){.ids = block, .index = block + na, .changed = d->a.changed};
-    s->b = (struct diff_side){.ids = block + 2 * na, .index = block + 2 * na + nb, .changed = d->b.changed};
+    s->b = (struct diff_side){
+        .ids = block + 2 * na, .index = block + 2 * na + nb, .changed = d->b.changed};
     uint32_t n_ids;
     if (diff_number(d, s->a.ids, s->b.ids, &n_ids) < 0)
         return -1;

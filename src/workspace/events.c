@@ -70,7 +70,8 @@ static int events_make_dir(const char *dir)
     return mkdir(path, 0777) < 0 && errno != EEXIST ? -1 : 0;
 }
 
-int events_append(const char *dir, const char *id, const struct events_row *row, struct cordon_err *err)
+int events_append(const char *dir, const char *id, const struct events_row *row,
+                  struct cordon_err *err)
 {
     _cleanup_buf_ struct buf line = BUF_INIT(EVENTS_LINE_MAX);
     char name[128];
@@ -78,10 +79,12 @@ int events_append(const char *dir, const char *id, const struct events_row *row,
     snprintf(name, sizeof(name), "%s.jsonl", id);
     if (line.failed)
         return err_nomem(err, "log");
-    _cleanup_close_ int at = events_make_dir(dir) < 0 ? -1 : open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int at =
+        events_make_dir(dir) < 0 ? -1 : open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_close_ int fd =
         at < 0 ? -1
-               : openat(at, name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+               : openat(at, name,
+                        O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
     /* one write: lines of several runs at once do not mix */
     if (fd < 0 || write(fd, line.data, line.len) != (ssize_t)line.len)
         return err_set(err, CORDON_ERR_INTERNAL, "log", errno, "%s/%s", dir, name);

@@ -20,6 +20,7 @@ struct events_row {
 };
 
 /* Appends to DIR/ID.jsonl, making the folders. */
-int events_append(const char *dir, const char *id, const struct events_row *row, struct cordon_err *err);
+int events_append(const char *dir, const char *id, const struct events_row *row,
+                  struct cordon_err *err);
 
 #endif

@@ -191,7 +191,8 @@ static void patch_head(const char *path, const struct patch_side *old, const str
 {
     char a[SHA1_HEX], b[SHA1_HEX];
     /* git tells two plain names apart by their being equal, which some blanks in them defeat */
-    void (*put)(const char *, const char *, struct buf *) = strchr(path, ' ') ? patch_quoted : patch_quote;
+    void (*put)(const char *, const char *, struct buf *) =
+        strchr(path, ' ') ? patch_quoted : patch_quote;
     buf_str(out, "diff --git ");
     put("a/", path, out);
     buf_char(out, ' ');
@@ -208,7 +209,8 @@ static void patch_head(const char *path, const struct patch_side *old, const str
     patch_blob(old, a);
     patch_blob(new, b);
     buf_printf(out, "index %s..%s", a, b);
-    if (old->type != PATCH_ABSENT && new->type != PATCH_ABSENT && patch_mode(old) == patch_mode(new))
+    if (old->type != PATCH_ABSENT && new->type != PATCH_ABSENT &&
+        patch_mode(old) == patch_mode(new))
         buf_printf(out, " %06o", patch_mode(new));
     buf_char(out, '\n');
 }

@@ -1,6 +1,7 @@
 /* One changed file as a patch that `git apply` takes. Pure: bytes in, text out.
  *
- * The text is always UTF-8: what is not (names, contents) is quoted or goes out as a binary patch. */
+ * The text is always UTF-8: what is not (names, contents) is quoted or goes out as a binary patch.
+ */
 #ifndef WORKSPACE_PATCH_H
 #define WORKSPACE_PATCH_H
 
@@ -30,8 +31,8 @@ struct patch_stat {
 /* Git refuses patches for these names (".git" in any of its disguises, "..", an empty part). */
 bool patch_is_nameable(const char *path);
 
-/* Appends nothing when the sides are the same as git sees them. A change of type is a deletion and a
- * creation. A failed buffer is the caller's to check. */
+/* Appends nothing when the sides are the same as git sees them. A change of type is a deletion and
+ * a creation. A failed buffer is the caller's to check. */
 int patch_write(const char *path, const struct patch_side *old, const struct patch_side *new,
                 struct buf *out, struct patch_stat *ret_stat, struct cordon_err *err);
 

@@ -13,7 +13,8 @@
 const char *protect_why(const char *path);
 /* Marks the changes of protected paths, and links that lead out of the tree. */
 void protect_mark(struct tree_changes *changes);
-/* Protected paths right below folders that a guest writes to directly: looked at before and after. */
+/* Protected paths right below folders that a guest writes to directly: looked at before and after.
+ */
 struct protect_watch;
 int protect_watch_add(struct protect_watch **watch, const char *folder, bool relative_names,
                       struct cordon_err *err);

@@ -33,7 +33,8 @@ int record_write(const struct workspace *ws, struct cordon_err *err)
     if (text.failed)
         return err_set(err, CORDON_ERR_USAGE, "workspace", ENAMETOOLONG, "%s", ws->base);
     if (mkdirat(ws->place_fd, WORKSPACE_META, 0700) < 0 && errno != EEXIST)
-        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/" WORKSPACE_META, ws->place);
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/" WORKSPACE_META,
+                       ws->place);
     unlinkat(ws->place_fd, temp, 0);
     _cleanup_close_ int fd =
         openat(ws->place_fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -54,7 +55,8 @@ static bool record_parse(char *text, struct workspace *ws)
     if (!str_starts(text, RECORD_HEAD) || len == 0 || text[len - 1] != '\n')
         return false;
     text[len - 1] = '\0';
-    if (sscanf(text + strlen(RECORD_HEAD), "mode %15s\nmade %lld %ld\nbase %n", mode, &sec, &nsec, &at) != 3 ||
+    if (sscanf(text + strlen(RECORD_HEAD), "mode %15s\nmade %lld %ld\nbase %n", mode, &sec, &nsec,
+               &at) != 3 ||
         at == 0 || text[strlen(RECORD_HEAD) + (size_t)at] != '/')
         return false;
     char *base = strdup(text + strlen(RECORD_HEAD) + (size_t)at);
@@ -70,7 +72,8 @@ int record_read(struct workspace *ws, struct cordon_err *err)
 {
     char name[160], text[RECORD_MAX + 1];
     record_name(ws, name, sizeof(name), "");
-    _cleanup_close_ int fd = openat(ws->place_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    _cleanup_close_ int fd =
+        openat(ws->place_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return 0;
     struct stat st;

@@ -1,6 +1,6 @@
-/* Comparison of two states of a folder. Runs on our side after the guest is gone, over files it made:
- * an iterative walk over a list of folders, each opened anew by its path beneath the layer's root, so
- * that neither depth nor links nor descriptors are the guest's to choose. */
+/* Comparison of two states of a folder. Runs on our side after the guest is gone, over files it
+ * made: an iterative walk over a list of folders, each opened anew by its path beneath the layer's
+ * root, so that neither depth nor links nor descriptors are the guest's to choose. */
 #include "workspace/tree.h"
 
 #include <dirent.h>
@@ -198,7 +198,8 @@ static void tree_look(const struct tree_walk *w, const int *dirs, int side, cons
     }
     if (dirs[base] < 0 || fstatat(dirs[base], name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
-    if (w->options->skip_ino && st.st_ino == w->options->skip_ino && st.st_dev == w->options->skip_dev)
+    if (w->options->skip_ino && st.st_ino == w->options->skip_ino &&
+        st.st_dev == w->options->skip_dev)
         return;
     if (S_ISDIR(st.st_mode))
         v->layers |= 1u << base;
@@ -211,7 +212,8 @@ static bool tree_is_later(const struct timespec *a, const struct timespec *b)
     return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-static bool tree_same_target(const struct tree_entry *a, const struct tree_entry *b, const char *path)
+static bool tree_same_target(const struct tree_entry *a, const struct tree_entry *b,
+                             const char *path)
 {
     _cleanup_buf_ struct buf one = BUF_INIT(65536), two = BUF_INIT(65536);
     return tree_read(a, path, &one) == 0 && tree_read(b, path, &two) == 0 && one.len == two.len &&
@@ -287,7 +289,8 @@ static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
     return 0;
 }
 
-static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *name, unsigned layers)
+static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *name,
+                     unsigned layers)
 {
     struct tree_node **todo = tree_grow(w->todo, w->n_todo, &w->cap_todo, sizeof(*todo));
     if (!todo)
@@ -321,7 +324,8 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
     tree_look(w, dirs, 1, name, &new);
     if (w->options->copied_at.tv_sec) {
         const struct timespec *at = &w->options->copied_at;
-        if (new.entry.type != TREE_ABSENT && new.entry.type != TREE_DIR && tree_is_later(at, &new.ctime))
+        if (new.entry.type != TREE_ABSENT &&new.entry.type != TREE_DIR &&
+            tree_is_later(at, &new.ctime))
             return 0;
         /* appeared on the host since: the guest never saw it */
         if (new.entry.type == TREE_ABSENT && tree_is_later(&old.ctime, at))
@@ -364,8 +368,8 @@ static bool tree_path(const struct tree_node *node, char *path, size_t *ret_len)
     return true;
 }
 
-static int tree_compare_names(struct tree_walk *w, struct tree_node *node, const int *dirs, char *path,
-                              size_t len, struct tree_names *names)
+static int tree_compare_names(struct tree_walk *w, struct tree_node *node, const int *dirs,
+                              char *path, size_t len, struct tree_names *names)
 {
     if (names->n > 1)
         qsort(names->list, names->n, sizeof(*names->list), tree_names_order);

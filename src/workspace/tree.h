@@ -1,8 +1,9 @@
 /* What is different between two states of a folder, found without looking at what is the same.
  *
- * A state is a plain folder (base) under an optional overlay layer (upper). Names are enumerated from
- * the layers that can differ: with the same base on both sides only the uppers are read, so the cost
- * follows what changed. Nothing is followed, nothing but folders and regular files is opened. */
+ * A state is a plain folder (base) under an optional overlay layer (upper). Names are enumerated
+ * from the layers that can differ: with the same base on both sides only the uppers are read, so
+ * the cost follows what changed. Nothing is followed, nothing but folders and regular files is
+ * opened. */
 #ifndef WORKSPACE_TREE_H
 #define WORKSPACE_TREE_H
 
@@ -50,15 +51,15 @@ struct tree_change {
     const char *path; /* relative, no leading slash; belongs to the list */
     enum tree_kind kind;
     struct tree_entry old, new;
-    bool omitted;       /* not in the diff's text: too large, a special file, or a name git refuses */
-    bool is_protected;  /* see protect.h */
-    bool is_elsewhere;  /* not of this tree: told, never applied */
+    bool omitted; /* not in the diff's text: too large, a special file, or a name git refuses */
+    bool is_protected;     /* see protect.h */
+    bool is_elsewhere;     /* not of this tree: told, never applied */
     size_t added, removed; /* lines */
 };
 
 struct tree_options {
-    /* The new side is a copy of the old one made at this time (of the file system's own clock): what
-     * was not touched since is not compared. 0: compare. */
+    /* The new side is a copy of the old one made at this time (of the file system's own clock):
+     * what was not touched since is not compared. 0: compare. */
     struct timespec copied_at;
     /* A folder that is not there for this comparison (Cordon's own state). 0: none. */
     dev_t skip_dev;
@@ -75,8 +76,10 @@ struct tree_changes {
     size_t n, cap;
     const char **gone_dirs; /* folders of the old side that the new one lacks, sorted */
     size_t n_gone, cap_gone;
-    bool truncated; /* more than TREE_ENTRIES_MAX, deeper than TREE_PATH_MAX, or unreadable folders */
-    struct tree_fix *fixes; /* folders whose mode was opened up for us; put back by tree_changes_done */
+    bool truncated; /* more than TREE_ENTRIES_MAX, deeper than TREE_PATH_MAX, or unreadable folders
+                     */
+    struct tree_fix
+        *fixes;     /* folders whose mode was opened up for us; put back by tree_changes_done */
     int own_fds[2]; /* layers the list keeps open for its entries, -1: none */
 };
 
@@ -88,9 +91,10 @@ void tree_changes_done(struct tree_changes *changes);
 int tree_changes_add(struct tree_changes *changes, const char *path, enum tree_kind kind);
 const struct tree_change *tree_changes_find(const struct tree_changes *changes, const char *path);
 
-/* The whole as one patch for `git apply`; fills added, removed, binary kinds and omitted. At most max
- * bytes: files that no longer fit are omitted. */
-int tree_diff(struct tree_changes *changes, size_t max, struct buf *ret_text, struct cordon_err *err);
+/* The whole as one patch for `git apply`; fills added, removed, binary kinds and omitted. At most
+ * max bytes: files that no longer fit are omitted. */
+int tree_diff(struct tree_changes *changes, size_t max, struct buf *ret_text,
+              struct cordon_err *err);
 
 const char *tree_kind_name(enum tree_kind kind);
 

@@ -12,9 +12,9 @@
 const char *tree_kind_name(enum tree_kind kind)
 {
     static const char *const names[] = {
-        [TREE_ADDED] = "added",     [TREE_MODIFIED] = "modified", [TREE_DELETED] = "deleted",
-        [TREE_MODE] = "mode",       [TREE_LINKED] = "symlink",    [TREE_RETYPED] = "type",
-        [TREE_BINARY] = "binary",   [TREE_NOT_FILE] = "special",
+        [TREE_ADDED] = "added",   [TREE_MODIFIED] = "modified", [TREE_DELETED] = "deleted",
+        [TREE_MODE] = "mode",     [TREE_LINKED] = "symlink",    [TREE_RETYPED] = "type",
+        [TREE_BINARY] = "binary", [TREE_NOT_FILE] = "special",
     };
     return names[kind];
 }
@@ -56,13 +56,16 @@ int tree_read(const struct tree_entry *e, const char *path, struct buf *out)
 
 static enum patch_type diff_type(const struct tree_entry *e)
 {
-    return e->type == TREE_FILE ? PATCH_FILE : e->type == TREE_SYMLINK ? PATCH_SYMLINK : PATCH_ABSENT;
+    return e->type == TREE_FILE      ? PATCH_FILE
+           : e->type == TREE_SYMLINK ? PATCH_SYMLINK
+                                     : PATCH_ABSENT;
 }
 
 static bool diff_is_printable(const struct tree_change *c)
 {
-    return patch_is_nameable(c->path) && c->old.type != TREE_SPECIAL && c->new.type != TREE_SPECIAL &&
-           c->old.size <= PATCH_FILE_MAX && c->new.size <= PATCH_FILE_MAX;
+    return patch_is_nameable(c->path) && c->old.type != TREE_SPECIAL &&
+           c->new.type != TREE_SPECIAL && c->old.size <= PATCH_FILE_MAX &&
+           c->new.size <= PATCH_FILE_MAX;
 }
 
 /* Unreadable or too large files are omitted, not errors: the list of changes still has them. */
@@ -98,7 +101,8 @@ static int diff_one(struct tree_change *c, struct buf *text, struct cordon_err *
     return 0;
 }
 
-int tree_diff(struct tree_changes *changes, size_t max, struct buf *ret_text, struct cordon_err *err)
+int tree_diff(struct tree_changes *changes, size_t max, struct buf *ret_text,
+              struct cordon_err *err)
 {
     struct buf text = BUF_INIT(max);
     for (size_t i = 0; i < changes->n; i++)

@@ -19,9 +19,11 @@
 
 bool workspace_is_id(const char *id)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     size_t len = strlen(id);
-    return len > 0 && len <= WORKSPACE_ID_MAX && strspn(id, letters) == len && id[0] != '.' && id[0] != '-';
+    return len > 0 && len <= WORKSPACE_ID_MAX && strspn(id, letters) == len && id[0] != '.' &&
+           id[0] != '-';
 }
 
 void workspace_init(struct workspace *ws)
@@ -70,7 +72,8 @@ static void workspace_random(char *text, size_t len)
 static int workspace_fill(struct workspace *ws, struct cordon_err *err)
 {
     struct stat base, st;
-    if (mkdirat(ws->state_fd, "layer", 0700) < 0 || mkdirat(ws->state_fd, "layer/upper", 0700) < 0 ||
+    if (mkdirat(ws->state_fd, "layer", 0700) < 0 ||
+        mkdirat(ws->state_fd, "layer/upper", 0700) < 0 ||
         mkdirat(ws->state_fd, "layer/work", 0700) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
     /* the guest's view of the top folder has the upper's mode */
@@ -114,7 +117,8 @@ static bool workspace_try_place(struct workspace *ws, const char *path)
 {
     _cleanup_free_ char *real = path ? realpath(path, NULL) : NULL;
     size_t len = strlen(ws->base);
-    if (!real || (strncmp(real, ws->base, len) == 0 && (real[len] == '/' || !real[len])) || len == 1)
+    if (!real || (strncmp(real, ws->base, len) == 0 && (real[len] == '/' || !real[len])) ||
+        len == 1)
         return false;
     int fd = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -161,7 +165,8 @@ int workspace_temp(const char *base, struct workspace *ret_ws, struct cordon_err
     return -1;
 }
 
-static int workspace_open_root(struct workspace *ws, const char *root, bool make, struct cordon_err *err)
+static int workspace_open_root(struct workspace *ws, const char *root, bool make,
+                               struct cordon_err *err)
 {
     if (make && mkdir(root, 0700) < 0 && errno != EEXIST)
         return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", root);
@@ -191,7 +196,8 @@ int workspace_new(const char *root, const char *id, const char *base, struct wor
     workspace_init(&ws);
     if (id && !workspace_is_id(id))
         return err_set(err, CORDON_ERR_USAGE, "workspace", 0,
-                       "not an id: letters, digits, '.', '_' and '-', at most 64, the first a letter or digit");
+                       "not an id: letters, digits, '.', '_' and '-', at most 64, the first a "
+                       "letter or digit");
     if (id)
         snprintf(ws.id, sizeof(ws.id), "%s", id);
     else
@@ -205,7 +211,8 @@ int workspace_new(const char *root, const char *id, const char *base, struct wor
         ws.is_kept = true;
         r = workspace_open_base(&ws, err);
         if (r == 0 && str_eq(ws.base, ws.place))
-            r = err_set(err, CORDON_ERR_USAGE, "workspace", 0, "%s holds the workspaces themselves", base);
+            r = err_set(err, CORDON_ERR_USAGE, "workspace", 0, "%s holds the workspaces themselves",
+                        base);
         if (r == 0)
             r = workspace_make_state(&ws, ws.id, err);
         if (r == 0 && (r = record_write(&ws, err)) < 0)
@@ -245,7 +252,8 @@ static int workspace_open_state(struct workspace *ws, struct cordon_err *err)
     return workspace_open_base(ws, err);
 }
 
-int workspace_open(const char *root, const char *id, struct workspace *ret_ws, struct cordon_err *err)
+int workspace_open(const char *root, const char *id, struct workspace *ret_ws,
+                   struct cordon_err *err)
 {
     struct workspace ws;
     workspace_init(&ws);
@@ -289,11 +297,13 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err)
 {
     if (ws->is_tree)
         return err_set(err, CORDON_ERR_USAGE, "workspace", 0,
-                       "%s is a task's own tree: there is nothing beneath it to go back to", ws->id);
+                       "%s is a task's own tree: there is nothing beneath it to go back to",
+                       ws->id);
     static const char *const parts[] = {"layer", "copy", "prev"};
     for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
         if (copy_remove(ws->state_fd, parts[i]) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/%s", ws->state, parts[i]);
+            return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/%s", ws->state,
+                           parts[i]);
     record_remove(ws);
     ws->is_copy = false;
     if (workspace_fill(ws, err) < 0)
@@ -303,7 +313,8 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err)
 
 int workspace_remove(struct workspace *ws, struct cordon_err *err)
 {
-    /* the state first: a record without a state is nothing, a state without a record would be a tree */
+    /* the state first: a record without a state is nothing, a state without a record would be a
+     * tree */
     if (workspace_drop(ws, ws->id) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
     record_remove(ws);
@@ -337,7 +348,8 @@ static int workspace_make_copy(struct workspace *ws, struct cordon_err *err)
     if (copy_tree(ws->base_fd, to, &options, err) < 0)
         return -1;
     /* the clock of the files themselves: what they show from now on is the guest's doing */
-    _cleanup_close_ int mark = openat(ws->state_fd, "copied", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    _cleanup_close_ int mark =
+        openat(ws->state_fd, "copied", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (mark < 0 || futimens(mark, NULL) < 0 || fstat(mark, &st) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copied", ws->state);
     ws->made_at = st.st_ctim;
@@ -349,8 +361,10 @@ static int workspace_make_copy(struct workspace *ws, struct cordon_err *err)
 static int workspace_remember(struct workspace *ws, struct cordon_err *err)
 {
     struct copy_options options = {.layer = true};
-    _cleanup_close_ int upper = openat(ws->state_fd, "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (upper < 0 || copy_remove(ws->state_fd, "prev") < 0 || mkdirat(ws->state_fd, "prev", 0700) < 0)
+    _cleanup_close_ int upper =
+        openat(ws->state_fd, "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (upper < 0 || copy_remove(ws->state_fd, "prev") < 0 ||
+        mkdirat(ws->state_fd, "prev", 0700) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/prev", ws->state);
     _cleanup_close_ int prev = openat(ws->state_fd, "prev", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (prev < 0)
@@ -382,8 +396,10 @@ int workspace_prepare(struct workspace *ws, struct cordon_err *err)
 int workspace_fall_back(struct workspace *ws, struct cordon_err *err)
 {
     if (!ws->is_fresh || ws->is_copy) {
-        err_set(err, CORDON_ERR_HOST, "workspace", 0, "the overlay of workspace %s is refused here", ws->id);
-        return err_hint(err, "its changes were made where it was not: `cordon workspace diff` still works");
+        err_set(err, CORDON_ERR_HOST, "workspace", 0, "the overlay of workspace %s is refused here",
+                ws->id);
+        return err_hint(
+            err, "its changes were made where it was not: `cordon workspace diff` still works");
     }
     return workspace_make_copy(ws, err);
 }
@@ -400,8 +416,11 @@ int workspace_compare(const struct workspace *ws, bool since_run, struct tree_ch
     struct tree_state old = {-1, ws->base_fd}, new = {-1, ws->base_fd};
     workspace_own_root(ws, &options.skip_dev, &options.skip_ino);
     /* the descriptors stay open as long as the changes refer to them: they are the list's own */
-    int prev = since_run && ws->has_prev ? openat(ws->state_fd, "prev", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    int layer = openat(ws->state_fd, ws->is_copy ? "copy" : "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int prev = since_run && ws->has_prev
+                   ? openat(ws->state_fd, "prev", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                   : -1;
+    int layer = openat(ws->state_fd, ws->is_copy ? "copy" : "layer/upper",
+                       O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (layer < 0) {
         util_close(&prev);
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);

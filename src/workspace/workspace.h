@@ -1,12 +1,14 @@
-/* Workspaces: a folder of the host (the base) that guests see and change, while the host's stays as it
- * is. What they changed lies in a state folder of ours, as an overlay layer or in a copy.
+/* Workspaces: a folder of the host (the base) that guests see and change, while the host's stays as
+ * it is. What they changed lies in a state folder of ours, as an overlay layer or in a copy.
  *
  * A kept workspace has a name:  WORK_ROOT/ID/         its state
  *                               WORK_ROOT/.meta/ID    what it is; guests never see this folder
  * A folder WORK_ROOT/ID without such a record is a task's own tree: guests see it, and what a run
- * changed is put into it when the run is over. Other states live for one run, in a temporary folder.
+ * changed is put into it when the run is over. Other states live for one run, in a temporary
+ * folder.
  *
- * Whoever works on a state holds a lock on its folder; a state that can be locked belongs to nobody. */
+ * Whoever works on a state holds a lock on its folder; a state that can be locked belongs to
+ * nobody. */
 #ifndef WORKSPACE_WORKSPACE_H
 #define WORKSPACE_WORKSPACE_H
 
@@ -24,10 +26,10 @@
 #define WORKSPACE_TEMP_PREFIX "cordon-workspace-"
 
 struct workspace {
-    char id[WORKSPACE_ID_MAX + 1]; /* empty: lives for one run */
-    char *place;   /* absolute: the folder the state lies in */
-    char *state;   /* absolute path of the state */
-    char *base;    /* absolute */
+    char id[WORKSPACE_ID_MAX + 1];   /* empty: lives for one run */
+    char *place;                     /* absolute: the folder the state lies in */
+    char *state;                     /* absolute path of the state */
+    char *base;                      /* absolute */
     int place_fd, state_fd, base_fd; /* state_fd holds the lock */
     bool is_kept;
     bool is_tree;  /* a task's own tree: base is WORK_ROOT/ID, there is no state but for a run's */
@@ -45,7 +47,8 @@ int workspace_temp(const char *base, struct workspace *ret_ws, struct cordon_err
 int workspace_new(const char *root, const char *id, const char *base, struct workspace *ret_ws,
                   struct cordon_err *err);
 /* An existing one. */
-int workspace_open(const char *root, const char *id, struct workspace *ret_ws, struct cordon_err *err);
+int workspace_open(const char *root, const char *id, struct workspace *ret_ws,
+                   struct cordon_err *err);
 /* Lets go; a state for one run is removed. */
 void workspace_close(struct workspace *ws);
 /* Throws the changes away and begins anew. */
@@ -53,7 +56,8 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err);
 /* Removes a kept workspace with its record; the caller still closes it. */
 int workspace_remove(struct workspace *ws, struct cordon_err *err);
 
-/* Before a run: decides between overlay and copy where that is not decided yet, remembers the layer. */
+/* Before a run: decides between overlay and copy where that is not decided yet, remembers the
+ * layer. */
 int workspace_prepare(struct workspace *ws, struct cordon_err *err);
 /* The kernel refused the overlay: a copy takes its place. Only before anything was changed. */
 int workspace_fall_back(struct workspace *ws, struct cordon_err *err);

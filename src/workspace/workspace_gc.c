@@ -67,7 +67,8 @@ int workspace_list(const char *root, char ***ret_ids, struct cordon_err *err)
 static bool gc_is_left(int dir, const char *name)
 {
     struct stat st;
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
+        st.st_uid != geteuid())
         return false;
     _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || workspace_lock(fd, false) < 0)
@@ -95,7 +96,8 @@ static unsigned gc_records(const char *root)
 {
     unsigned removed = 0;
     _cleanup_close_ int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int meta = fd < 0 ? -1 : openat(fd, WORKSPACE_META, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int meta =
+        fd < 0 ? -1 : openat(fd, WORKSPACE_META, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *dir = meta >= 0 ? fdopendir(meta) : NULL;
     if (!dir)
         util_close(&meta);
@@ -110,8 +112,8 @@ static unsigned gc_records(const char *root)
         char *base = strstr(id, ".base");
         if (base && str_eq(base, ".base") && fstatat(fd, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
             *base = '\0';
-        if (workspace_is_id(id) && fstatat(fd, id, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT &&
-            unlinkat(meta, e->d_name, 0) == 0)
+        if (workspace_is_id(id) && fstatat(fd, id, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+            errno == ENOENT && unlinkat(meta, e->d_name, 0) == 0)
             removed++;
     }
     if (dir)
@@ -122,7 +124,8 @@ static unsigned gc_records(const char *root)
 unsigned workspace_gc(const char *root)
 {
     static const char *const in_root[] = {WORKSPACE_TRASH "-", WORKSPACE_NEW "-", NULL};
-    static const char *const in_temp[] = {WORKSPACE_TEMP_PREFIX, WORKSPACE_TRASH "-", WORKSPACE_NEW "-", NULL};
+    static const char *const in_temp[] = {WORKSPACE_TEMP_PREFIX, WORKSPACE_TRASH "-",
+                                          WORKSPACE_NEW "-", NULL};
     const char *temp = getenv("TMPDIR");
     unsigned removed = gc_folder(root, in_root) + gc_records(root);
     removed += gc_folder("/var/tmp", in_temp) + gc_folder("/tmp", in_temp);

@@ -4,9 +4,9 @@
 
 #include "workspace/workspace.h"
 
-#define WORKSPACE_META ".meta"   /* records of kept workspaces */
+#define WORKSPACE_META ".meta"                    /* records of kept workspaces */
 #define WORKSPACE_TRASH ".cordon-workspace-trash" /* prefix of what is being removed */
-#define WORKSPACE_NEW ".cordon-workspace-new" /* prefix of what is being made */
+#define WORKSPACE_NEW ".cordon-workspace-new"     /* prefix of what is being made */
 
 void workspace_init(struct workspace *ws);
 int workspace_lock(int fd, bool wait);

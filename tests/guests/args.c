@@ -8,7 +8,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         bytes += strlen(argv[i]) + 1;
         for (const char *p = argv[i]; *p; p++)
-            sum = sum * 33 + (unsigned char) *p;
+            sum = sum * 33 + (unsigned char)*p;
     }
     say("argc", "%d", argc);
     say("bytes", "%zu", bytes);

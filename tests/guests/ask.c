@@ -3,11 +3,11 @@
  * usage: ask malloc MIB       one malloc of so much, untouched; exits 3 when it is NULL
  *        ask cope MIB         the same, but goes on with less and exits 0
  *        ask reserve MIB      address space nobody may write to, as managed runtimes take it
- *        ask unwaited MS N    N processes burn MS/N ms of CPU each; nobody waits for them (SIGCHLD ignored)
- *        ask cores            how many it runs on, before and after asking for all
- *        ask sparse MIB       touches a page per 2 MiB, so that page tables take MIB
- *        ask fail MIB         touches so much and exits 5: an ordinary failure
- *        ask stopped          says whether a child was seen stopped while it worked for 300 ms */
+ *        ask unwaited MS N    N processes burn MS/N ms of CPU each; nobody waits for them (SIGCHLD
+ * ignored) ask cores            how many it runs on, before and after asking for all ask sparse MIB
+ * touches a page per 2 MiB, so that page tables take MIB ask fail MIB         touches so much and
+ * exits 5: an ordinary failure ask stopped          says whether a child was seen stopped while it
+ * worked for 300 ms */
 #include "guest.h"
 
 #include <sched.h>
@@ -36,7 +36,7 @@ static void burn_ms(long ms)
     volatile unsigned long sink = 0;
     do {
         for (int i = 0; i < 20000; i++)
-            sink += (unsigned long) i;
+            sink += (unsigned long)i;
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
         used = ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
     } while (used < ms);
@@ -81,12 +81,13 @@ static int ask_cores(void)
 static int ask_sparse(unsigned long mib)
 {
     unsigned long tables = mib * MIB / 4096, step = 2 * MIB;
-    char *p = mmap(NULL, tables * step, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *p = mmap(NULL, tables * step, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return 3;
     madvise(p, tables * step, MADV_NOHUGEPAGE);
     for (unsigned long i = 0; i < tables; i++)
-        (void) *(volatile char *) (p + i * step);
+        (void)*(volatile char *)(p + i * step);
     sleep_ms(300);
     say("sparse", "done");
     return 0;
@@ -122,17 +123,17 @@ int main(int argc, char **argv)
     long n = argn(argc, argv, 2, 0);
     guest_deadline(60);
     if (!strcmp(what, "malloc"))
-        return ask_malloc((unsigned long) n, 3);
+        return ask_malloc((unsigned long)n, 3);
     if (!strcmp(what, "cope"))
-        return ask_malloc((unsigned long) n, 0);
+        return ask_malloc((unsigned long)n, 0);
     if (!strcmp(what, "reserve"))
-        return ask_reserve((unsigned long) n);
+        return ask_reserve((unsigned long)n);
     if (!strcmp(what, "unwaited"))
         return ask_unwaited(n, argn(argc, argv, 3, 4));
     if (!strcmp(what, "sparse"))
-        return ask_sparse((unsigned long) n);
+        return ask_sparse((unsigned long)n);
     if (!strcmp(what, "fail"))
-        return ask_fail((unsigned long) n);
+        return ask_fail((unsigned long)n);
     if (!strcmp(what, "stopped"))
         return ask_stopped();
     return ask_cores();

@@ -1,5 +1,5 @@
-/* D11: a static array larger than any sensible limit, touched from end to end. Where the limit is held
- * by an address-space limit, exec itself fails. */
+/* D11: a static array larger than any sensible limit, touched from end to end. Where the limit is
+ * held by an address-space limit, exec itself fails. */
 #include "guest.h"
 
 static volatile char huge[900L * 1024 * 1024];

@@ -1,7 +1,8 @@
 /* D9 and measurement: burns an exact amount of CPU time spread over processes or threads.
  *
  * usage: burn process|thread|exited MS N    each of N workers burns MS/N milliseconds of user CPU
- *   exited: workers are grandchildren whose parents are gone, so that rusage of ours never sees them */
+ *   exited: workers are grandchildren whose parents are gone, so that rusage of ours never sees
+ * them */
 #include "guest.h"
 
 #include <pthread.h>
@@ -12,17 +13,17 @@ static double cpu_s(clockid_t clock)
 {
     struct timespec ts;
     clock_gettime(clock, &ts);
-    return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 static void *burn(void *unused)
 {
-    (void) unused;
+    (void)unused;
     volatile unsigned long sink = 0;
-    double end = cpu_s(CLOCK_THREAD_CPUTIME_ID) + (double) each_ms / 1000.0;
+    double end = cpu_s(CLOCK_THREAD_CPUTIME_ID) + (double)each_ms / 1000.0;
     while (cpu_s(CLOCK_THREAD_CPUTIME_ID) < end)
         for (int i = 0; i < 20000; i++)
-            sink += (unsigned long) i;
+            sink += (unsigned long)i;
     return NULL;
 }
 

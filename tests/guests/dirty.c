@@ -1,6 +1,6 @@
 /* K22: the two page-cache overwrites of old kernels, tried on a read-only file that the test names:
- * splice then write (CVE-2022-0847) and write through /proc/self/mem on a private map while it is thrown
- * away (CVE-2016-5195). The file must keep its bytes.
+ * splice then write (CVE-2022-0847) and write through /proc/self/mem on a private map while it is
+ * thrown away (CVE-2016-5195). The file must keep its bytes.
  *
  * usage: dirty FILE */
 #include "guest.h"
@@ -33,7 +33,7 @@ static void pipe_trick(const char *path)
 
 static void *throw_away(void *unused)
 {
-    (void) unused;
+    (void)unused;
     while (!stop)
         madvise(map, 4096, MADV_DONTNEED);
     return NULL;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     if (pthread_create(&t, NULL, throw_away, NULL) != 0)
         return 0;
     for (double end = now_s() + 0.2; mem >= 0 && now_s() < end;)
-        if (pwrite(mem, "DIRTY", 5, (off_t) (uintptr_t) map) < 0)
+        if (pwrite(mem, "DIRTY", 5, (off_t)(uintptr_t)map) < 0)
             break;
     stop = 1;
     pthread_join(t, NULL);

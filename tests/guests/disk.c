@@ -42,7 +42,7 @@ static void fill_bytes(const char *mode, long mib)
             fd = open("disk.bin", O_WRONLY | O_APPEND);
         }
         ssize_t n = write(fd, block, sizeof(block));
-        if (n < (ssize_t) sizeof(block)) {
+        if (n < (ssize_t)sizeof(block)) {
             if (n >= 0)
                 errno = ENOSPC;
             stop("write");
@@ -87,7 +87,8 @@ int main(int argc, char **argv)
     memset(block, 'd', sizeof(block));
     if (chdir(arg(argc, argv, 2, "/tmp")) < 0)
         stop("chdir");
-    if (!strcmp(mode, "write") || !strcmp(mode, "fallocate") || !strcmp(mode, "sparse") || !strcmp(mode, "append"))
+    if (!strcmp(mode, "write") || !strcmp(mode, "fallocate") || !strcmp(mode, "sparse") ||
+        !strcmp(mode, "append"))
         fill_bytes(mode, argn(argc, argv, 3, 16));
     else
         fill_names(mode, argn(argc, argv, 3, 100));

@@ -1,5 +1,5 @@
-/* F1, F2, F4: every old way out of a root directory. Looks for the file named by the test, which lies
- * outside, and prints `found` with the road that led there.
+/* F1, F2, F4: every old way out of a root directory. Looks for the file named by the test, which
+ * lies outside, and prints `found` with the road that led there.
  *
  * usage: escape /absolute/path/of/a/host/file */
 #include "guest.h"
@@ -12,8 +12,9 @@ static const char *target;
 static void look(const char *road, int dirfd)
 {
     char dots[4200];
-    int n = snprintf(dots, sizeof(dots), "../../../../../../../../../../../../../../../..%s", target);
-    (void) n;
+    int n =
+        snprintf(dots, sizeof(dots), "../../../../../../../../../../../../../../../..%s", target);
+    (void)n;
     int fd = openat(dirfd, dots, O_RDONLY | O_CLOEXEC);
     say(road, "%s", fd >= 0 ? "found" : errname(errno));
     if (fd >= 0)
@@ -51,7 +52,7 @@ static void inherited_fds(void)
         return;
     }
     for (struct dirent *e; (e = readdir(d));) {
-        int fd = (int) strtol(e->d_name, NULL, 10);
+        int fd = (int)strtol(e->d_name, NULL, 10);
         if (e->d_name[0] == '.' || fd == dirfd(d))
             continue;
         say("fd", "%d", fd);
@@ -80,7 +81,7 @@ int main(int argc, char **argv)
         snprintf(pid_root, sizeof(pid_root), "/proc/%d/root", pid);
         look_via(pid_root);
     }
-    struct open_how how = { .flags = O_RDONLY, .resolve = 0 };
+    struct open_how how = {.flags = O_RDONLY, .resolve = 0};
     long fd = syscall(SYS_openat2, AT_FDCWD, target, &how, sizeof(how));
     say("openat2", "%s", fd >= 0 ? "found" : errname(errno));
     inherited_fds();

@@ -4,7 +4,8 @@
  *   plain   every child forks again and stays
  *   setsid  every child leaves the process group first, so that killpg misses it
  *   race    children fork and exit at once, so that the set of pids never stands still
- * Every process ends by itself after SECONDS, and no single process makes more than MAX children. */
+ * Every process ends by itself after SECONDS, and no single process makes more than MAX children.
+ */
 #include "guest.h"
 
 #include <sys/prctl.h>
@@ -37,7 +38,7 @@ static void bomb(const char *mode, long max)
 int main(int argc, char **argv)
 {
     const char *mode = arg(argc, argv, 1, "plain");
-    end = now_s() + (double) argn(argc, argv, 2, 5);
+    end = now_s() + (double)argn(argc, argv, 2, 5);
     long max = argn(argc, argv, 3, 100000);
     long forked = 0;
     signal(SIGCHLD, SIG_IGN);

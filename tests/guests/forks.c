@@ -12,10 +12,10 @@ extern char **environ;
 
 static void *wait_gate(void *unused)
 {
-    (void) unused;
+    (void)unused;
     char c;
     ssize_t n = read(gate[0], &c, 1);
-    (void) n;
+    (void)n;
     return NULL;
 }
 
@@ -46,7 +46,7 @@ static int start_process(bool is_vfork)
 static int start_spawn(void)
 {
     pid_t pid;
-    char *const argv[] = { (char *) "true", NULL };
+    char *const argv[] = {(char *)"true", NULL};
     return posix_spawn(&pid, "/bin/true", NULL, NULL, argv, environ);
 }
 

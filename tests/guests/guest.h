@@ -1,8 +1,10 @@
-/* Shared by the guests: small hostile or ordinary programs that the end-to-end tests run inside Cordon.
+/* Shared by the guests: small hostile or ordinary programs that the end-to-end tests run inside
+ * Cordon.
  *
- * Every guest prints one `key: value` line per attempt. A value is `OK`, an errno name or a fact. No
- * guest runs for ever by itself: guest_deadline() ends it even when no wall stands around it. Output
- * goes out by write(2) at once, so that a fork never repeats a line and a kill never loses one. */
+ * Every guest prints one `key: value` line per attempt. A value is `OK`, an errno name or a fact.
+ * No guest runs for ever by itself: guest_deadline() ends it even when no wall stands around it.
+ * Output goes out by write(2) at once, so that a fork never repeats a line and a kill never loses
+ * one. */
 #ifndef GUEST_H
 #define GUEST_H
 
@@ -32,13 +34,13 @@ __attribute__((format(printf, 2, 3), unused)) static void say(const char *key, c
     int n = snprintf(line, sizeof(line), "%s: ", key);
     va_list ap;
     va_start(ap, fmt);
-    n += vsnprintf(line + n, sizeof(line) - (size_t) n, fmt, ap);
+    n += vsnprintf(line + n, sizeof(line) - (size_t)n, fmt, ap);
     va_end(ap);
-    if (n > (int) sizeof(line) - 2)
-        n = (int) sizeof(line) - 2;
+    if (n > (int)sizeof(line) - 2)
+        n = (int)sizeof(line) - 2;
     line[n] = '\n';
-    ssize_t w = write(1, line, (size_t) n + 1);
-    (void) w;
+    ssize_t w = write(1, line, (size_t)n + 1);
+    (void)w;
 }
 
 __attribute__((unused)) static const char *errname(int e)
@@ -60,9 +62,10 @@ __attribute__((unused)) static long report(const char *key, long ret)
     return ret;
 }
 
-#define TRY(key, expr) (errno = 0, report(key, (long) (expr)))
+#define TRY(key, expr) (errno = 0, report(key, (long)(expr)))
 
-/* SIGALRM's default action ends the guest; those that block every signal watch the clock themselves. */
+/* SIGALRM's default action ends the guest; those that block every signal watch the clock
+ * themselves. */
 __attribute__((unused)) static void guest_deadline(unsigned seconds)
 {
     signal(SIGALRM, SIG_DFL);
@@ -73,12 +76,12 @@ __attribute__((unused)) static double now_s(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 __attribute__((unused)) static void sleep_ms(long ms)
 {
-    struct timespec ts = { ms / 1000, (ms % 1000) * 1000000L };
+    struct timespec ts = {ms / 1000, (ms % 1000) * 1000000L};
     while (nanosleep(&ts, &ts) == -1 && errno == EINTR)
         ;
 }

@@ -1,10 +1,13 @@
-/* F18: open_by_handle_at, the way out of containers that had CAP_DAC_READ_SEARCH. Tries the root inode
- * of whatever file system lies under each path, with and without a handle taken first. */
+/* F18: open_by_handle_at, the way out of containers that had CAP_DAC_READ_SEARCH. Tries the root
+ * inode of whatever file system lies under each path, with and without a handle taken first. */
 #include "guest.h"
 
 static void by_path(const char *path)
 {
-    struct { struct file_handle h; unsigned char bytes[128]; } handle = { 0 };
+    struct {
+        struct file_handle h;
+        unsigned char bytes[128];
+    } handle = {0};
     int mount_id, fd = open(path, O_RDONLY | O_CLOEXEC);
     char key[128];
     handle.h.handle_bytes = 128;

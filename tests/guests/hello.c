@@ -4,5 +4,5 @@
 int main(int argc, char **argv)
 {
     say("hello", "%s", arg(argc, argv, 1, "world"));
-    return (int) argn(argc, argv, 2, 0);
+    return (int)argn(argc, argv, 2, 0);
 }

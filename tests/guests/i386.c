@@ -1,5 +1,5 @@
-/* K9: a whole 32-bit program (built -m32 -static). Either it cannot start at all, or each of its calls
- * is filtered like its 64-bit sister. */
+/* K9: a whole 32-bit program (built -m32 -static). Either it cannot start at all, or each of its
+ * calls is filtered like its 64-bit sister. */
 #include "guest.h"
 
 #include <sched.h>

@@ -1,14 +1,18 @@
-/* K9: the 32-bit entry point from a 64-bit program. The numbers mean other calls there: 20 is getpid,
- * 102 socketcall, 21 mount, 26 ptrace, 359 socket. A filter that reads only the number lets them by. */
+/* K9: the 32-bit entry point from a 64-bit program. The numbers mean other calls there: 20 is
+ * getpid, 102 socketcall, 21 mount, 26 ptrace, 359 socket. A filter that reads only the number lets
+ * them by. */
 #include "guest.h"
 
 static long int80(long nr, long a, long b, long c)
 {
     long ret;
-    __asm__ volatile("int $0x80" : "=a"(ret) : "a"(nr), "b"(a), "c"(b), "d"(c) : "memory", "r8", "r9", "r10", "r11");
-    ret = (int) ret;
+    __asm__ volatile("int $0x80"
+                     : "=a"(ret)
+                     : "a"(nr), "b"(a), "c"(b), "d"(c)
+                     : "memory", "r8", "r9", "r10", "r11");
+    ret = (int)ret;
     if (ret < 0 && ret > -4096) {
-        errno = (int) -ret;
+        errno = (int)-ret;
         return -1;
     }
     return ret;

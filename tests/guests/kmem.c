@@ -1,7 +1,8 @@
 /* D13, D14, D21: makes as many kernel objects of one kind as it can get, up to a bound.
  *
- * usage: kmem epoll|eventfd|timerfd|inotify|msgq|sem|vma|locks|dentry|scmcycle|timers|sigqueue|files|sockets|ptys N
- * prints how many it made and why it stopped. */
+ * usage: kmem
+ * epoll|eventfd|timerfd|inotify|msgq|sem|vma|locks|dentry|scmcycle|timers|sigqueue|files|sockets|ptys
+ * N prints how many it made and why it stopped. */
 #include "guest.h"
 
 #include <sys/epoll.h>
@@ -23,15 +24,16 @@ static int scm_cycle(void)
     int s[2];
     if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, s) < 0)
         return -1;
-    char c = 'x', space[CMSG_SPACE(sizeof(int) * 2)] = { 0 };
-    struct iovec io = { &c, 1 };
-    struct msghdr m = { .msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space) };
+    char c = 'x', space[CMSG_SPACE(sizeof(int) * 2)] = {0};
+    struct iovec io = {&c, 1};
+    struct msghdr m = {
+        .msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
     struct cmsghdr *h = CMSG_FIRSTHDR(&m);
     h->cmsg_level = SOL_SOCKET;
     h->cmsg_type = SCM_RIGHTS;
     h->cmsg_len = CMSG_LEN(sizeof(int) * 2);
     memcpy(CMSG_DATA(h), s, sizeof(s));
-    int r = (int) sendmsg(s[0], &m, 0);
+    int r = (int)sendmsg(s[0], &m, 0);
     int e = errno;
     close(s[0]);
     close(s[1]);
@@ -41,7 +43,10 @@ static int scm_cycle(void)
 
 static int message_queue(void)
 {
-    static struct { long type; char text[4096]; } m = { 1, "m" };
+    static struct {
+        long type;
+        char text[4096];
+    } m = {1, "m"};
     int q = msgget(IPC_PRIVATE, IPC_CREAT | 0600);
     if (q < 0)
         return -1;
@@ -52,7 +57,7 @@ static int message_queue(void)
 
 static int lock_range(long i)
 {
-    struct flock f = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i * 2, .l_len = 1 };
+    struct flock f = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = i * 2, .l_len = 1};
     return fcntl(base, F_SETLK, &f);
 }
 
@@ -67,14 +72,17 @@ static int missing_name(long i)
 static int make_timer(void)
 {
     timer_t t;
-    struct sigevent ev = { .sigev_notify = SIGEV_NONE };
+    struct sigevent ev = {.sigev_notify = SIGEV_NONE};
     return timer_create(CLOCK_MONOTONIC, &ev, &t);
 }
 
 static int map_one(long i)
 {
     /* Alternating protections keep the kernel from merging the areas. */
-    return mmap(NULL, 4096, i & 1 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0;
+    return mmap(NULL, 4096, i & 1 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) ==
+                   MAP_FAILED
+               ? -1
+               : 0;
 }
 
 static int make(const char *kind, long i)
@@ -102,7 +110,7 @@ static int make(const char *kind, long i)
     if (!strcmp(kind, "timers"))
         return make_timer();
     if (!strcmp(kind, "sigqueue"))
-        return sigqueue(getpid(), SIGRTMIN, (union sigval) { 0 });
+        return sigqueue(getpid(), SIGRTMIN, (union sigval){0});
     if (!strcmp(kind, "sockets"))
         return socket(AF_UNIX, SOCK_STREAM, 0);
     if (!strcmp(kind, "ptys"))

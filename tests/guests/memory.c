@@ -23,7 +23,7 @@ static void fail(const char *what)
 
 static void *map(long mib, int flags)
 {
-    char *p = mmap(NULL, (size_t) (mib * MIB), PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+    char *p = mmap(NULL, (size_t)(mib * MIB), PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         fail("mmap");
     return p;
@@ -32,13 +32,13 @@ static void *map(long mib, int flags)
 static void touch(char *p, long mib)
 {
     for (long i = 0; i < mib; i++, taken++)
-        memset(p + i * MIB, (int) (i & 0x7f) + 1, MIB);
+        memset(p + i * MIB, (int)(i & 0x7f) + 1, MIB);
 }
 
 __attribute__((noinline)) static long deep(long left)
 {
     volatile char frame[64 * 1024];
-    memset((void *) frame, 1, sizeof(frame));
+    memset((void *)frame, 1, sizeof(frame));
     if (left % 16 == 0)
         taken++;
     return left ? deep(left - 1) + frame[left & 0xff] : 0;
@@ -59,11 +59,11 @@ static void fill_file(const char *path, int fd, long mib)
 
 static void fill_sysv(long mib)
 {
-    int id = shmget(IPC_PRIVATE, (size_t) (mib * MIB), IPC_CREAT | 0600);
+    int id = shmget(IPC_PRIVATE, (size_t)(mib * MIB), IPC_CREAT | 0600);
     if (id < 0)
         fail("shmget");
     char *p = shmat(id, NULL, 0);
-    if (p == (void *) -1)
+    if (p == (void *)-1)
         fail("shmat");
     touch(p, mib);
 }
@@ -73,12 +73,13 @@ static void fill_pagetables(long mib)
 {
     long pages = mib * MIB / 4096;
     for (long i = 0; i < pages; i += 512) {
-        char *p = mmap(NULL, 512 * 2 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        char *p = mmap(NULL, 512 * 2 * MIB, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                       -1, 0);
         if (p == MAP_FAILED)
             fail("mmap");
         madvise(p, 512 * 2 * MIB, MADV_NOHUGEPAGE);
         for (long j = 0; j < 512; j++)
-            (void) *(volatile char *) (p + j * 2 * MIB);
+            (void)*(volatile char *)(p + j * 2 * MIB);
         taken = i * 4096 / MIB;
     }
 }
@@ -145,7 +146,7 @@ static void take(const char *kind, long mib)
     } else if (!strcmp(kind, "brk")) {
         for (long i = 0; i < mib; i++, taken++) {
             char *p = sbrk(MIB);
-            if (p == (void *) -1)
+            if (p == (void *)-1)
                 fail("sbrk");
             memset(p, 1, MIB);
         }
@@ -154,7 +155,7 @@ static void take(const char *kind, long mib)
     } else if (!strcmp(kind, "stack")) {
         deep(mib * 16);
     } else if (!strcmp(kind, "memfd")) {
-        fill_file("memfd", (int) syscall(SYS_memfd_create, "m", 0), mib);
+        fill_file("memfd", (int)syscall(SYS_memfd_create, "m", 0), mib);
     } else if (!strcmp(kind, "tmpfs")) {
         fill_file("/tmp/fill", open("/tmp/fill", O_CREAT | O_WRONLY, 0600), mib);
     } else if (!strcmp(kind, "shm")) {

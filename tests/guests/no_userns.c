@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 
 #define NEWUSER 0x10000000u
-#define FIELD(name) ((unsigned) offsetof(struct seccomp_data, name))
+#define FIELD(name) ((unsigned)offsetof(struct seccomp_data, name))
 
 int main(int argc, char **argv)
 {
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
     };
-    struct sock_fprog prog = { sizeof(insns) / sizeof(insns[0]), insns };
+    struct sock_fprog prog = {sizeof(insns) / sizeof(insns[0]), insns};
     if (argc < 2 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0) < 0) {
         fprintf(stderr, "no_userns: %s\n", argc < 2 ? "no command" : strerror(errno));

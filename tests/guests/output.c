@@ -12,7 +12,7 @@ static void emit(int fd, const char *mode, long bytes)
             block[i] = '\n';
     size_t step = !strcmp(mode, "single") || !strcmp(mode, "slow") ? 1 : sizeof(block);
     while (bytes > 0) {
-        size_t n = (size_t) bytes < step ? (size_t) bytes : step;
+        size_t n = (size_t)bytes < step ? (size_t)bytes : step;
         ssize_t w = write(fd, block, n);
         if (w <= 0)
             _exit(9);

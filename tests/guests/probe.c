@@ -1,8 +1,9 @@
 /* Looks at paths, one action each: the workhorse of the file-system and leak tests.
  *
  * usage: probe ACTION PATH [ACTION PATH]...
- *   stat lstat read open-write create mkdir list unlink chmod exec connect cat readlink mknod rename rmdir
- * prints `ACTION PATH: OK|errno`, for `cat` and `list` and `readlink` also the content on lines of their own. */
+ *   stat lstat read open-write create mkdir list unlink chmod exec connect cat readlink mknod
+ * rename rmdir prints `ACTION PATH: OK|errno`, for `cat` and `list` and `readlink` also the content
+ * on lines of their own. */
 #include "guest.h"
 
 #include <dirent.h>
@@ -61,16 +62,16 @@ static long do_write(const char *path, int flags)
 
 static long do_connect(const char *path)
 {
-    struct sockaddr_un sa = { .sun_family = AF_UNIX };
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(sa);
     if (path[0] == '@') {
-        len = (socklen_t) (offsetof(struct sockaddr_un, sun_path) + strlen(path));
+        len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(path));
         memcpy(sa.sun_path + 1, path + 1, strlen(path) - 1);
     } else {
         snprintf(sa.sun_path, sizeof(sa.sun_path), "%s", path);
     }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    return fd < 0 ? -1 : connect(fd, (struct sockaddr *) &sa, len);
+    return fd < 0 ? -1 : connect(fd, (struct sockaddr *)&sa, len);
 }
 
 static long do_exec(const char *path)
@@ -121,7 +122,7 @@ static long act(const char *key, const char *action, const char *path)
     if (!strcmp(action, "readlink")) {
         ssize_t n = readlink(path, link, sizeof(link) - 1);
         if (n >= 0)
-            say("target", "%.*s", (int) n, link);
+            say("target", "%.*s", (int)n, link);
         return n < 0 ? -1 : 0;
     }
     errno = EINVAL;

@@ -1,4 +1,5 @@
-/* D28: a storm of refused calls. Their cost must fall on the guest, not on whoever serves the refusals.
+/* D28: a storm of refused calls. Their cost must fall on the guest, not on whoever serves the
+ * refusals.
  *
  * usage: refused_storm N [PROCESSES] */
 #include "guest.h"

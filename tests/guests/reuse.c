@@ -1,5 +1,5 @@
-/* F24, I10: marks every place that might outlive a run, and looks for the mark of an earlier one; reads
- * fresh memory and fresh files for bytes that are not zero.
+/* F24, I10: marks every place that might outlive a run, and looks for the mark of an earlier one;
+ * reads fresh memory and fresh files for bytes that are not zero.
  *
  * usage: reuse MARK */
 #include "guest.h"
@@ -30,7 +30,8 @@ static long nonzero(const unsigned char *p, size_t n)
 
 int main(void)
 {
-    static const char *dirs[] = { "/tmp", "/var/tmp", "/dev/shm", "/run", "/run/lock", "/home/sandbox", "/dev", "/" };
+    static const char *dirs[] = {"/tmp",      "/var/tmp",      "/dev/shm", "/run",
+                                 "/run/lock", "/home/sandbox", "/dev",     "/"};
     guest_deadline(20);
     for (size_t i = 0; i < sizeof(dirs) / sizeof(*dirs); i++)
         place(dirs[i]);
@@ -41,7 +42,7 @@ int main(void)
     unsigned char *p = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     say("nonzero memory", "%ld", p == MAP_FAILED ? -1 : nonzero(p, n));
     int fd = open("/tmp/hole", O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    if (fd >= 0 && ftruncate(fd, (off_t) n) == 0) {
+    if (fd >= 0 && ftruncate(fd, (off_t)n) == 0) {
         p = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, 0);
         say("nonzero file", "%ld", p == MAP_FAILED ? -1 : nonzero(p, n));
     }

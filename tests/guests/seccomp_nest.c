@@ -1,6 +1,6 @@
 /* K7, K16: tries to loosen the filter from inside: a filter of its own that allows everything, a
- * listener of its own, suspension by ptrace, a new thread, a vfork, an exec. Then asks for a refused
- * call again, each time.
+ * listener of its own, suspension by ptrace, a new thread, a vfork, an exec. Then asks for a
+ * refused call again, each time.
  *
  * usage: seccomp_nest [--after WHAT] */
 #include "guest.h"
@@ -23,15 +23,15 @@ static void again(const char *after)
 
 static void *in_thread(void *unused)
 {
-    (void) unused;
+    (void)unused;
     again("thread");
     return NULL;
 }
 
 static void install(unsigned flags, const char *name)
 {
-    struct sock_filter allow[] = { { BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW } };
-    struct sock_fprog prog = { 1, allow };
+    struct sock_filter allow[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+    struct sock_fprog prog = {1, allow};
     TRY(name, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &prog));
 }
 
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
         pthread_join(t, NULL);
     else
         say("thread", "%s", errname(e));
-    pid_t pid = (pid_t) TRY("fork", fork());
+    pid_t pid = (pid_t)TRY("fork", fork());
     if (pid == 0) {
         again("fork");
         execl("/proc/self/exe", "seccomp_nest", "--after", "exec", NULL);

@@ -11,16 +11,16 @@ int main(int argc, char **argv)
 {
     const char *mode = arg(argc, argv, 1, "nanosleep");
     long seconds = argn(argc, argv, 2, 30);
-    struct timespec ts = { seconds, 0 };
-    guest_deadline((unsigned) seconds + 5);
+    struct timespec ts = {seconds, 0};
+    guest_deadline((unsigned)seconds + 5);
     say("waiting", "%s", mode);
     if (!strcmp(mode, "pause")) {
         pause();
     } else if (!strcmp(mode, "select")) {
-        struct timeval tv = { seconds, 0 };
+        struct timeval tv = {seconds, 0};
         select(0, NULL, NULL, NULL, &tv);
     } else if (!strcmp(mode, "poll")) {
-        poll(NULL, 0, (int) seconds * 1000);
+        poll(NULL, 0, (int)seconds * 1000);
     } else if (!strcmp(mode, "futex")) {
         int word = 0;
         syscall(SYS_futex, &word, FUTEX_WAIT, 0, &ts, NULL, 0);
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         sigprocmask(SIG_BLOCK, &set, NULL);
         sigwait(&set, &sig);
     } else if (!strcmp(mode, "spin")) {
-        for (double end = now_s() + (double) seconds; now_s() < end;)
+        for (double end = now_s() + (double)seconds; now_s() < end;)
             ;
     } else {
         nanosleep(&ts, NULL);

@@ -1,4 +1,5 @@
-/* F27, I8: reopens the standard streams for writing and reading, seeks in them, asks what they are. */
+/* F27, I8: reopens the standard streams for writing and reading, seeks in them, asks what they are.
+ */
 #include "guest.h"
 
 static const char *kind(int fd)
@@ -7,16 +8,11 @@ static const char *kind(int fd)
     if (fstat(fd, &st) < 0)
         return errname(errno);
     switch (st.st_mode & S_IFMT) {
-    case S_IFIFO:
-        return "fifo";
-    case S_IFREG:
-        return "regular";
-    case S_IFSOCK:
-        return "socket";
-    case S_IFCHR:
-        return isatty(fd) ? "tty" : "char";
-    default:
-        return "other";
+    case S_IFIFO: return "fifo";
+    case S_IFREG: return "regular";
+    case S_IFSOCK: return "socket";
+    case S_IFCHR: return isatty(fd) ? "tty" : "char";
+    default: return "other";
     }
 }
 

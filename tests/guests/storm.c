@@ -1,5 +1,5 @@
-/* D2, D3: daemons that fork again and again, each in a session of its own, so that no list of them is
- * ever complete. The parent of each ends at once: every process is an orphan.
+/* D2, D3: daemons that fork again and again, each in a session of its own, so that no list of them
+ * is ever complete. The parent of each ends at once: every process is an orphan.
  *
  * usage: storm [SECONDS] [CHAINS] [main-exits] */
 #include "guest.h"
@@ -20,7 +20,7 @@ static void chain(double end)
 
 int main(int argc, char **argv)
 {
-    double end = now_s() + (double) argn(argc, argv, 1, 20);
+    double end = now_s() + (double)argn(argc, argv, 1, 20);
     long chains = argn(argc, argv, 2, 8);
     sigset_t all;
     sigfillset(&all);

@@ -14,7 +14,7 @@ static void wait_until(double end)
 int main(int argc, char **argv)
 {
     const char *mode = arg(argc, argv, 1, "ignore");
-    double end = now_s() + (double) argn(argc, argv, 2, 30);
+    double end = now_s() + (double)argn(argc, argv, 2, 30);
     for (int s = 1; s < NSIG; s++)
         signal(s, SIG_IGN);
     sigset_t all;

@@ -9,8 +9,9 @@
 
 #define NR_fchmodat2 452
 
-static const char *names[] = { "chmod",    "fchmod",   "fchmodat", "fchmodat2", "open",   "openat", "creat",  "openat2",
-                               "mkdir",    "mkdirat",  "mknod",    "mknodat",   "sgid",   "high",   "tmpfile", "plain" };
+static const char *names[] = {"chmod", "fchmod",  "fchmodat", "fchmodat2", "open",  "openat",
+                              "creat", "openat2", "mkdir",    "mkdirat",   "mknod", "mknodat",
+                              "sgid",  "high",    "tmpfile",  "plain"};
 
 static int fresh(const char *name)
 {
@@ -50,13 +51,13 @@ static void by_create(void)
     TRY("open", syscall(SYS_open, "open", O_CREAT | O_WRONLY, 04755));
     TRY("openat", syscall(SYS_openat, AT_FDCWD, "openat", O_CREAT | O_WRONLY, 04755));
     TRY("creat", syscall(SYS_creat, "creat", 04755));
-    struct open_how how = { .flags = O_CREAT | O_WRONLY, .mode = 04755 };
+    struct open_how how = {.flags = O_CREAT | O_WRONLY, .mode = 04755};
     TRY("openat2", syscall(SYS_openat2, AT_FDCWD, "openat2", &how, sizeof(how)));
     TRY("mkdir", syscall(SYS_mkdir, "mkdir", 02755));
     TRY("mkdirat", syscall(SYS_mkdirat, AT_FDCWD, "mkdirat", 02755));
     TRY("mknod", syscall(SYS_mknod, "mknod", S_IFREG | 04755, 0));
     TRY("mknodat", syscall(SYS_mknodat, AT_FDCWD, "mknodat", S_IFREG | 04755, 0));
-    int fd = (int) TRY("tmpfile", syscall(SYS_openat, AT_FDCWD, ".", O_TMPFILE | O_RDWR, 04755));
+    int fd = (int)TRY("tmpfile", syscall(SYS_openat, AT_FDCWD, ".", O_TMPFILE | O_RDWR, 04755));
     if (fd >= 0) {
         char self[64];
         snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
@@ -75,7 +76,7 @@ int main(int argc, char **argv)
     by_chmod();
     by_create();
     int fd = fresh("filecap");
-    unsigned char cap[20] = { 1, 0, 0, 2, 0xff, 0xff, 0xff, 0xff };
+    unsigned char cap[20] = {1, 0, 0, 2, 0xff, 0xff, 0xff, 0xff};
     TRY("filecap", setxattr("filecap", "security.capability", cap, sizeof(cap), 0));
     close(fd);
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {

@@ -2,7 +2,8 @@
  * `NAME: SIGNAL 31`. Arguments are chosen so that a call that does get through does no harm: wrong
  * magic numbers, empty structs, descriptors that do not exist.
  *
- * usage: try_syscall NAME... | try_syscall --all | try_syscall --list | try_syscall --number N... */
+ * usage: try_syscall NAME... | try_syscall --all | try_syscall --list | try_syscall --number N...
+ */
 #include "guest.h"
 
 #include <linux/perf_event.h>
@@ -19,11 +20,13 @@ struct probe {
     long (*fn)(void);
 } __attribute__((aligned(16)));
 
-#define PROBE(id, ...)                                                                                 \
-    static long try_##id(void) { __VA_ARGS__ }                                                         \
-    static const struct probe probe_##id __attribute__((section("probes"), used, aligned(16))) = {     \
-        #id, try_##id                                                                                  \
-    };
+#define PROBE(id, ...)                                                                             \
+    static long try_##id(void)                                                                     \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }                                                                                              \
+    static const struct probe probe_##id                                                           \
+        __attribute__((section("probes"), used, aligned(16))) = {#id, try_##id};
 #define CALL(id, ...) PROBE(id, return syscall(__VA_ARGS__);)
 
 extern const struct probe __start_probes[], __stop_probes[];
@@ -51,7 +54,7 @@ static long reap(long pid)
     if (pid == 0)
         _exit(0);
     if (pid > 0)
-        waitpid((pid_t) pid, NULL, __WALL);
+        waitpid((pid_t)pid, NULL, __WALL);
     return pid;
 }
 
@@ -78,16 +81,19 @@ CALL(unshare_uts, SYS_unshare, CLONE_NEWUTS)
 CALL(unshare_cgroup, SYS_unshare, CLONE_NEWCGROUP)
 CALL(unshare_time, SYS_unshare, 0x80)
 PROBE(clone_user, return reap(syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));)
-PROBE(clone_user_high, return reap(syscall(SYS_clone, 0x700000000UL | CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));)
+PROBE(clone_user_high,
+      return reap(syscall(SYS_clone, 0x700000000UL | CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0));)
 PROBE(clone_mount, return reap(syscall(SYS_clone, CLONE_NEWNS | SIGCHLD, 0, 0, 0, 0));)
 PROBE(clone_net, return reap(syscall(SYS_clone, CLONE_NEWNET | SIGCHLD, 0, 0, 0, 0));)
 PROBE(clone_plain, return reap(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));)
 PROBE(clone_untraced, return reap(syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0));)
-PROBE(clone3, uint64_t args[8] = { 0 }; args[4] = SIGCHLD; return reap(syscall(SYS_clone3, args, 64));)
-PROBE(clone3_user, uint64_t args[8] = { CLONE_NEWUSER }; args[4] = SIGCHLD;
+PROBE(clone3, uint64_t args[8] = {0}; args[4] = SIGCHLD;
       return reap(syscall(SYS_clone3, args, 64));)
-PROBE(setns, int fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC); return syscall(SYS_setns, fd, 0);)
-PROBE(setns_pidfd, int fd = (int) syscall(SYS_pidfd_open, getpid(), 0);
+PROBE(clone3_user, uint64_t args[8] = {CLONE_NEWUSER}; args[4] = SIGCHLD;
+      return reap(syscall(SYS_clone3, args, 64));)
+PROBE(setns, int fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+      return syscall(SYS_setns, fd, 0);)
+PROBE(setns_pidfd, int fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
       return syscall(SYS_setns, fd, CLONE_NEWUTS);)
 
 /* K2: io_uring */
@@ -115,7 +121,7 @@ CALL(open_tree_attr, NR_open_tree_attr, AT_FDCWD, "/tmp", 1, zeros, 32)
 
 /* K4: the machine. Each has an argument the kernel refuses even for root. */
 CALL(bpf, SYS_bpf, 0, zeros, 0)
-PROBE(perf_event_open, struct perf_event_attr a = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(a) };
+PROBE(perf_event_open, struct perf_event_attr a = {.type = PERF_TYPE_SOFTWARE, .size = sizeof(a)};
       a.config = PERF_COUNT_SW_TASK_CLOCK; return syscall(SYS_perf_event_open, &a, 0, -1, -1, 0);)
 CALL(userfaultfd, SYS_userfaultfd, 0)
 CALL(kexec_load, SYS_kexec_load, 0, 99, 0, 0)
@@ -146,13 +152,14 @@ CALL(keyctl, SYS_keyctl, 0, -3, 0)
 /* K6: other processes, here init and the parent */
 PROBE(ptrace_attach_init, return detach(syscall(SYS_ptrace, PTRACE_ATTACH, 1, 0, 0));)
 PROBE(ptrace_seize_init, return detach(syscall(SYS_ptrace, PTRACE_SEIZE, 1, 0, 0));)
-PROBE(process_vm_readv, struct iovec a = { zeros, 8 }; return syscall(SYS_process_vm_readv, 1, &a, 1, &a, 1, 0);)
-PROBE(process_vm_writev, struct iovec a = { zeros, 8 };
+PROBE(process_vm_readv, struct iovec a = {zeros, 8};
+      return syscall(SYS_process_vm_readv, 1, &a, 1, &a, 1, 0);)
+PROBE(process_vm_writev, struct iovec a = {zeros, 8};
       return syscall(SYS_process_vm_writev, 1, &a, 1, &a, 1, 0);)
-PROBE(pidfd_getfd_init, int fd = (int) syscall(SYS_pidfd_open, 1, 0);
+PROBE(pidfd_getfd_init, int fd = (int)syscall(SYS_pidfd_open, 1, 0);
       return fd < 0 ? -1 : syscall(SYS_pidfd_getfd, fd, 0, 0);)
 CALL(kcmp, SYS_kcmp, 1, getpid(), 0, 0, 0)
-PROBE(process_madvise, int fd = (int) syscall(SYS_pidfd_open, 1, 0); struct iovec a = { zeros, 4096 };
+PROBE(process_madvise, int fd = (int)syscall(SYS_pidfd_open, 1, 0); struct iovec a = {zeros, 4096};
       return syscall(SYS_process_madvise, fd, &a, 1, 21, 0);)
 CALL(migrate_pages, SYS_migrate_pages, 1, 8, zeros, zeros)
 CALL(move_pages_init, SYS_move_pages, 1, 0, 0, 0, 0, 0)
@@ -162,10 +169,10 @@ CALL(modify_ldt, SYS_modify_ldt, 1, zeros, 16)
 CALL(personality_query, SYS_personality, 0xffffffff)
 CALL(personality_0, SYS_personality, 0)
 CALL(personality_exec, SYS_personality, 0x0400000)
-PROBE(clock_settime, struct timespec ts = { -1, -1 }; return syscall(SYS_clock_settime, 0, &ts);)
-PROBE(settimeofday, long tv[2] = { -1, -1 }; return syscall(SYS_settimeofday, tv, 0);)
-PROBE(adjtimex, struct timex t = { .modes = ADJ_TICK, .tick = 1 }; return syscall(SYS_adjtimex, &t);)
-PROBE(clock_adjtime, struct timex t = { .modes = ADJ_TICK, .tick = 1 };
+PROBE(clock_settime, struct timespec ts = {-1, -1}; return syscall(SYS_clock_settime, 0, &ts);)
+PROBE(settimeofday, long tv[2] = {-1, -1}; return syscall(SYS_settimeofday, tv, 0);)
+PROBE(adjtimex, struct timex t = {.modes = ADJ_TICK, .tick = 1}; return syscall(SYS_adjtimex, &t);)
+PROBE(clock_adjtime, struct timex t = {.modes = ADJ_TICK, .tick = 1};
       return syscall(SYS_clock_adjtime, 0, &t);)
 
 /* K18, K19: privileges */
@@ -174,9 +181,10 @@ CALL(setgid_0, SYS_setgid, 0)
 CALL(setreuid_0, SYS_setreuid, 0, 0)
 CALL(setresuid_0, SYS_setresuid, 0, 0, 0)
 CALL(setresgid_0, SYS_setresgid, 0, 0, 0)
-PROBE(setgroups, gid_t g[2] = { 0, 4 }; return syscall(SYS_setgroups, 2, g);)
-PROBE(setfsuid_0, syscall(SYS_setfsuid, 0); if (syscall(SYS_setfsuid, -1) == 0) return 0; errno = EPERM; return -1;)
-PROBE(capset, uint32_t h[2] = { 0x20080522, 0 }; uint32_t d[6] = { ~0u, ~0u, ~0u, ~0u, ~0u, ~0u };
+PROBE(setgroups, gid_t g[2] = {0, 4}; return syscall(SYS_setgroups, 2, g);)
+PROBE(setfsuid_0, syscall(SYS_setfsuid, 0); if (syscall(SYS_setfsuid, -1) == 0) return 0;
+      errno = EPERM; return -1;)
+PROBE(capset, uint32_t h[2] = {0x20080522, 0}; uint32_t d[6] = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
       return syscall(SYS_capset, h, d);)
 CALL(prctl_set_mm, SYS_prctl, PR_SET_MM, PR_SET_MM_BRK, 1, 0, 0)
 CALL(prctl_ambient_raise, SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, 21, 0, 0)
@@ -186,10 +194,22 @@ CALL(prctl_unset_nnp, SYS_prctl, PR_SET_NO_NEW_PRIVS, 0, 0, 0, 0)
 
 /* K22 and the rest of the odd corners */
 CALL(fanotify_init, SYS_fanotify_init, 0, 0)
-PROBE(name_to_handle_at, struct { unsigned n; int t; char b[128]; } h = { .n = 128 }; int id;
-      return syscall(SYS_name_to_handle_at, AT_FDCWD, "/", &h, &id, 0);)
-PROBE(open_by_handle_at, struct { unsigned n; int t; uint64_t ino; } h = { 8, 1, 2 };
-      int fd = open("/", O_RDONLY); return syscall(SYS_open_by_handle_at, fd, &h, O_RDONLY);)
+PROBE(
+    name_to_handle_at,
+    struct {
+        unsigned n;
+        int t;
+        char b[128];
+    } h = {.n = 128};
+    int id; return syscall(SYS_name_to_handle_at, AT_FDCWD, "/", &h, &id, 0);)
+PROBE(
+    open_by_handle_at,
+    struct {
+        unsigned n;
+        int t;
+        uint64_t ino;
+    } h = {8, 1, 2};
+    int fd = open("/", O_RDONLY); return syscall(SYS_open_by_handle_at, fd, &h, O_RDONLY);)
 CALL(memfd_secret, NR_memfd_secret, 0)
 CALL(remap_file_pages, SYS_remap_file_pages, zeros, 0, 0, 0, 0)
 CALL(mbind, SYS_mbind, 0, 0, 0, 0, 0, 0)

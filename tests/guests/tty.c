@@ -39,7 +39,7 @@ int main(void)
         say("ptsname", "%s", name ? name : errname(errno));
         int slave = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
         report("slave", slave);
-        TRY("winsize", ioctl(pt, TIOCGWINSZ, &(struct winsize) { 0 }));
+        TRY("winsize", ioctl(pt, TIOCGWINSZ, &(struct winsize){0}));
         setsid();
         TRY("setctty", ioctl(slave, TIOCSCTTY, 0));
         attack("pty", slave);

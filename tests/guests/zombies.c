@@ -9,7 +9,7 @@ int main(int argc, char **argv)
     long n = argn(argc, argv, 2, 30), made = 0;
     guest_deadline(60);
     if (!strcmp(mode, "vfork")) {
-        double end = now_s() + (double) n;
+        double end = now_s() + (double)n;
         pid_t pid = vfork();
         if (pid == 0) {
             while (now_s() < end)

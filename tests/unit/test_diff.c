@@ -86,8 +86,9 @@ static size_t lcs(const char *a, size_t n, const char *b, size_t m)
     memset(row, 0, sizeof(row));
     for (size_t i = 1; i <= n; i++)
         for (size_t j = 1; j <= m; j++)
-            row[i & 1][j] = a[2 * i - 2] == b[2 * j - 2] ? row[(i - 1) & 1][j - 1] + 1
-                                                         : MAX(row[(i - 1) & 1][j], row[i & 1][j - 1]);
+            row[i & 1][j] = a[2 * i - 2] == b[2 * j - 2]
+                                ? row[(i - 1) & 1][j - 1] + 1
+                                : MAX(row[(i - 1) & 1][j], row[i & 1][j - 1]);
     return row[n & 1][m];
 }
 
@@ -158,10 +159,22 @@ static void digests(void **state)
 static void names(void **state)
 {
     (void)state;
-    static const char *const bad[] = {".git",  ".GIT/x", "a/.git/b", "git~1", ".git ", ".git.",  "..",
-                                      "a/../b", "",      "a//b",     ".",     ".git::$INDEX_ALLOCATION",
-                                      ".g\xe2\x80\x8cit", ".gitmodules"};
-    static const char *const good[] = {"a", ".github", ".gitignore", "git", ".git2", "a.git/b", "...", ".gi t"};
+    static const char *const bad[] = {".git",
+                                      ".GIT/x",
+                                      "a/.git/b",
+                                      "git~1",
+                                      ".git ",
+                                      ".git.",
+                                      "..",
+                                      "a/../b",
+                                      "",
+                                      "a//b",
+                                      ".",
+                                      ".git::$INDEX_ALLOCATION",
+                                      ".g\xe2\x80\x8cit",
+                                      ".gitmodules"};
+    static const char *const good[] = {"a",     ".github", ".gitignore", "git",
+                                       ".git2", "a.git/b", "...",        ".gi t"};
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
         assert_false(patch_is_nameable(bad[i]));
     for (size_t i = 0; i < ARRAY_SIZE(good); i++)
@@ -174,8 +187,10 @@ static void names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_hunks),       cmocka_unit_test(small_ones_are_minimal),
-        cmocka_unit_test(effort_is_bounded), cmocka_unit_test(digests),
+        cmocka_unit_test(known_hunks),
+        cmocka_unit_test(small_ones_are_minimal),
+        cmocka_unit_test(effort_is_bounded),
+        cmocka_unit_test(digests),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

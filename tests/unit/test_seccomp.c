@@ -403,13 +403,13 @@ static void test_large_mappings(void **state)
         {"mmap", {0, (UINT64_C(6) << 32), 3, 0x22}, FAIL(ENOMEM)},
         {"mmap", {0, (UINT64_C(4) << 32) + 0xffffffff, 3, 0x22}, OK},
         {"mmap", {0, UINT64_MAX, 3, 0x22}, FAIL(ENOMEM)},
-        {"mmap", {0, limit + 1, 0, 0x22}, OK},        /* PROT_NONE */
-        {"mmap", {0, limit + 1, 1, 0x22}, OK},        /* PROT_READ */
-        {"mmap", {0, limit + 1, 3, 0x4022}, OK},      /* MAP_NORESERVE */
-        {"mmap", {0, limit + 1, 3, 0x32}, OK},        /* MAP_FIXED */
-        {"mmap", {0, limit + 1, 3, 0x100022}, OK},    /* MAP_FIXED_NOREPLACE */
-        {"mmap", {0, limit + 1, 3, 0x02}, OK},        /* a file */
-        {"mmap", {0, limit + 1, 3, 0x21}, OK},        /* shared: held by what is touched */
+        {"mmap", {0, limit + 1, 0, 0x22}, OK},     /* PROT_NONE */
+        {"mmap", {0, limit + 1, 1, 0x22}, OK},     /* PROT_READ */
+        {"mmap", {0, limit + 1, 3, 0x4022}, OK},   /* MAP_NORESERVE */
+        {"mmap", {0, limit + 1, 3, 0x32}, OK},     /* MAP_FIXED */
+        {"mmap", {0, limit + 1, 3, 0x100022}, OK}, /* MAP_FIXED_NOREPLACE */
+        {"mmap", {0, limit + 1, 3, 0x02}, OK},     /* a file */
+        {"mmap", {0, limit + 1, 3, 0x21}, OK},     /* shared: held by what is touched */
         {"mremap", {0, UINT64_MAX, limit}, OK},
         {"mremap", {0, 0, limit + 1}, FAIL(ENOMEM)},
     };

@@ -53,7 +53,8 @@ static void ids(void **state)
 {
     (void)state;
     static const char *const good[] = {"a", "task-1", "A.b_c", "0"};
-    static const char *const bad[] = {"", ".", "..", ".x", "-x", "a/b", "a b", "a\n", "\xc3\xa4", "~"};
+    static const char *const bad[] = {"",    ".",   "..",  ".x",       "-x",
+                                      "a/b", "a b", "a\n", "\xc3\xa4", "~"};
     for (size_t i = 0; i < ARRAY_SIZE(good); i++)
         assert_true(workspace_is_id(good[i]));
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
@@ -63,10 +64,12 @@ static void ids(void **state)
 static void protected_names(void **state)
 {
     (void)state;
-    static const char *const yes[] = {"cordon.toml", "a/cordon.toml", ".git/hooks/x", "sub/.git/config",
-                                      ".GitHub/Workflows/a.yml", ".vscode", ".Bashrc"};
-    static const char *const no[] = {"a", "cordon.toml.bak", "xcordon.toml", ".git/objects/aa/bb", ".git/index",
-                                     ".git/configs", "hooks/x", ".vscode2/x"};
+    static const char *const yes[] = {"cordon.toml",     "a/cordon.toml",           ".git/hooks/x",
+                                      "sub/.git/config", ".GitHub/Workflows/a.yml", ".vscode",
+                                      ".Bashrc"};
+    static const char *const no[] = {
+        "a",          "cordon.toml.bak", "xcordon.toml", ".git/objects/aa/bb",
+        ".git/index", ".git/configs",    "hooks/x",      ".vscode2/x"};
     for (size_t i = 0; i < ARRAY_SIZE(yes); i++)
         assert_non_null(protect_why(yes[i]));
     for (size_t i = 0; i < ARRAY_SIZE(no); i++)

@@ -33,7 +33,8 @@ static int print_changes(const struct tree_state *old, const struct tree_state *
     fwrite(text.data, 1, text.len, stdout);
     for (size_t i = 0; i < changes.n; i++) {
         const struct tree_change *c = &changes.list[i];
-        fprintf(stderr, "%s%s %s%c", tree_kind_name(c->kind), c->omitted ? "-omitted" : "", c->path, '\0');
+        fprintf(stderr, "%s%s %s%c", tree_kind_name(c->kind), c->omitted ? "-omitted" : "", c->path,
+                '\0');
     }
     if (changes.truncated)
         fprintf(stderr, "truncated %c", '\0');

@@ -1,6 +1,6 @@
 /* The groups of one guest: made, filled, entered, read, killed, removed. Runs in the supervisor;
- * cgroup_enter() runs in the guest's pid 1. What the two versions do differently is in cgroup_v1.c and
- * cgroup_v2.c. */
+ * cgroup_enter() runs in the guest's pid 1. What the two versions do differently is in cgroup_v1.c
+ * and cgroup_v2.c. */
 #include "backend/native/cgroup_internal.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 int cgroup_err(struct cordon_err *err, int sys_errno, const char *path, const char *file)
 {
     bool refused = sys_errno == EACCES || sys_errno == EPERM || sys_errno == EROFS;
-    err_set(err, refused ? CORDON_ERR_HOST : CORDON_ERR_INTERNAL, "cgroup", sys_errno, "%s%s%s", path,
-            file ? "/" : "", file ? file : "");
+    err_set(err, refused ? CORDON_ERR_HOST : CORDON_ERR_INTERNAL, "cgroup", sys_errno, "%s%s%s",
+            path, file ? "/" : "", file ? file : "");
     if (refused)
         err_hint(err, "delegate a control group to this user and name it with --cgroup");
     return -1;
@@ -77,8 +77,8 @@ static bool find_alias(const struct cgroup *cg, enum cgroup_slot slot)
     if (fstat(cg->dir[slot].fd, &mine) < 0)
         return false;
     for (int i = 0; i < (int)slot; i++) {
-        if (cg->dir[i].fd >= 0 && fstat(cg->dir[i].fd, &other) == 0 && other.st_dev == mine.st_dev &&
-            other.st_ino == mine.st_ino)
+        if (cg->dir[i].fd >= 0 && fstat(cg->dir[i].fd, &other) == 0 &&
+            other.st_dev == mine.st_dev && other.st_ino == mine.st_ino)
             return true;
     }
     return false;

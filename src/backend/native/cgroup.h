@@ -1,17 +1,17 @@
-/* Limits of one guest as control groups: v2 by delegation, v1 as root (with a v2 group beside it for
- * cgroup.kill where there is a v2 tree). Runs in the supervisor; cgroup_enter() alone runs in the
- * process that becomes the guest's program.
+/* Limits of one guest as control groups: v2 by delegation, v1 as root (with a v2 group beside it
+ * for cgroup.kill where there is a v2 tree). Runs in the supervisor; cgroup_enter() alone runs in
+ * the process that becomes the guest's program.
  *
- * Groups are named cordon-<supervisor pid>-<start time of that pid>-<pid namespace>-<n>, so that what
- * a killed Cordon left behind can be told from the living (also from those of another container that
- * shares the tree) and be removed by cgroup_gc().
+ * Groups are named cordon-<supervisor pid>-<start time of that pid>-<pid namespace>-<n>, so that
+ * what a killed Cordon left behind can be told from the living (also from those of another
+ * container that shares the tree) and be removed by cgroup_gc().
  *
  * The v2 group is made first and pid 1 is cloned into it. The v1 groups are made while pid 1 builds
- * the guest's root, and are entered by the process that becomes the guest's program, last thing before
- * its execve: what our own set-up allocates is then not charged to the guest, and they are empty and
- * can be removed while the kernel still takes pid 1's namespaces apart. A thread that moves itself
- * into a v1 group waits for nothing; moving another process, or a process into a v2 group, waits for a
- * grace period (3 to 15 ms measured). */
+ * the guest's root, and are entered by the process that becomes the guest's program, last thing
+ * before its execve: what our own set-up allocates is then not charged to the guest, and they are
+ * empty and can be removed while the kernel still takes pid 1's namespaces apart. A thread that
+ * moves itself into a v1 group waits for nothing; moving another process, or a process into a v2
+ * group, waits for a grace period (3 to 15 ms measured). */
 #ifndef NATIVE_CGROUP_H
 #define NATIVE_CGROUP_H
 
@@ -40,8 +40,8 @@ struct cgroup_usage {
     uint64_t memory_peak_bytes;
     uint64_t oom_kills; /* processes the kernel killed for the memory limit */
     /* Times the limit was hit (v1 failcnt, v2 memory.events max). Not by itself a sign of failure:
-     * page cache of a program that merely reads large files hits the limit too and is given back. And
-     * not kept by every kernel: v1 of 6.18 leaves it 0 also when it kills. */
+     * page cache of a program that merely reads large files hits the limit too and is given back.
+     * And not kept by every kernel: v1 of 6.18 leaves it 0 also when it kills. */
     uint64_t memory_fails;
     uint64_t cpu_user_ns, cpu_sys_ns;
     uint64_t pids_peak; /* Cordon's own pid 1 included, as in pids_now; 0 when not known */
@@ -54,9 +54,9 @@ struct cgroup_usage {
 /* What groups made at this place would hold (CPU percent included, whether asked for or not). */
 unsigned cgroup_offers(const struct host_cgroups *where);
 
-/* Makes the v2 group, where there is one, and writes its limits. Nothing is left behind on failure. A
- * controller that the host does not offer is left out: see cgroup_controls(). Worth calling also where
- * .kind is NONE but .v2 is not empty: kill, CPU time and freezer without limits. */
+/* Makes the v2 group, where there is one, and writes its limits. Nothing is left behind on failure.
+ * A controller that the host does not offer is left out: see cgroup_controls(). Worth calling also
+ * where .kind is NONE but .v2 is not empty: kill, CPU time and freezer without limits. */
 int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
                   struct cgroup **ret_cgroup, struct cordon_err *err);
 /* Makes the v1 groups beside it and writes their limits. On failure cgroup_destroy() clears up. */
@@ -71,13 +71,14 @@ int cgroup_clone_fd(const struct cgroup *cg);
 #define CGROUP_ENTRIES_MAX 8
 /* The descriptors through which a process enters the v1 groups; they belong to the groups. */
 size_t cgroup_entries(const struct cgroup *cg, int *ret_fds);
-/* Moves the calling thread, which must be its process's only one, into v1 groups. Only write(2): works
- * after every privilege, root and namespace was given up, and allocates nothing. 0 or -errno. */
+/* Moves the calling thread, which must be its process's only one, into v1 groups. Only write(2):
+ * works after every privilege, root and namespace was given up, and allocates nothing. 0 or -errno.
+ */
 int cgroup_enter(const int *fds, size_t n_fds);
 /* The same from the supervisor, for a process that was not placed by clone3. */
 int cgroup_attach(struct cgroup *cg, pid_t pid, struct cordon_err *err);
-/* CPU time of our own set-up inside the groups, which is not the guest's and is taken off the numbers
- * (pid 1 knows it from getrusage() just before it starts the guest). */
+/* CPU time of our own set-up inside the groups, which is not the guest's and is taken off the
+ * numbers (pid 1 knows it from getrusage() just before it starts the guest). */
 void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage);
 /* CPU time only; cheap enough for a timer. */
@@ -95,11 +96,12 @@ void cgroup_kill(struct cgroup *cg);
  * removed is left for cgroup_gc(). NULL is accepted. */
 void cgroup_destroy(struct cgroup *cg);
 /* "v1 memory,pids,cpu", "v2 memory,pids,cpu" for the enforcement report: exactly the controllers in
- * force (cpu only when a percentage is asked for); "v2 kill" when the group serves only the kill. */
+ * force (cpu only when a percentage is asked for); "v2 kill" when the group serves only the kill.
+ */
 const char *cgroup_describe(const struct cgroup *cg);
-/* Removes groups of Cordon processes that no longer exist (what still runs in them is killed first);
- * returns how many. Costs a directory listing and one read per other living Cordon: call it off the
- * critical path. */
+/* Removes groups of Cordon processes that no longer exist (what still runs in them is killed
+ * first); returns how many. Costs a directory listing and one read per other living Cordon: call it
+ * off the critical path. */
 int cgroup_gc(const struct host_cgroups *where);
 
 #endif

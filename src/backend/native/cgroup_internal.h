@@ -15,8 +15,8 @@
 /* Cordon's own pid 1 lives in the guest's v2 group (but in none of v1). */
 #define CGROUP_OWN_TASKS 1
 
-/* In the order they are made; removed in reverse. The first one that a place offers is the anchor: it
- * exists whenever any other does, so that a search for leftovers lists one directory only. */
+/* In the order they are made; removed in reverse. The first one that a place offers is the anchor:
+ * it exists whenever any other does, so that a search for leftovers lists one directory only. */
 enum cgroup_slot { SLOT_V2, SLOT_MEMORY, SLOT_PIDS, SLOT_CPUACCT, SLOT_CPU, SLOT_COUNT };
 
 struct cgroup_dir {

@@ -18,7 +18,8 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
 
     /* After the other one: the kernel refuses memory+swap below memory. */
     r = cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", bytes);
-    if (r == -ENOENT) /* no swap accounting: then nothing of the guest is swapped out for the limit */
+    if (r ==
+        -ENOENT) /* no swap accounting: then nothing of the guest is swapped out for the limit */
         r = cgroup_file_write(dir->fd, "memory.swappiness", "0");
     if (r < 0)
         return cgroup_err(err, -r, dir->path, "memory.memsw.limit_in_bytes");
@@ -108,8 +109,7 @@ int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns
     if (cgroup_file_u64(fd, "cpuacct.usage_user", &user) < 0 ||
         cgroup_file_u64(fd, "cpuacct.usage_sys", &sys) < 0) {
         if (cgroup_file_read(fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
-            cgroup_parse_key(text, "user", &user) < 0 ||
-            cgroup_parse_key(text, "system", &sys) < 0)
+            cgroup_parse_key(text, "user", &user) < 0 || cgroup_parse_key(text, "system", &sys) < 0)
             return -1;
         user *= NS_PER_TICK;
         sys *= NS_PER_TICK;

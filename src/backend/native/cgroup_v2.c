@@ -25,8 +25,8 @@ static bool has_word(const char *list, const char *word)
 }
 
 /* A group with processes of its own hands no memory down. Where the only one is ourselves (a scope
- * that was made for this Cordon), it goes to a group beside the guests'. Anyone else's stays where it
- * is. The place we moved to carries our name: cgroup_gc() removes it after us. */
+ * that was made for this Cordon), it goes to a group beside the guests'. Anyone else's stays where
+ * it is. The place we moved to carries our name: cgroup_gc() removes it after us. */
 static int step_aside(int fd)
 {
     char procs[64], mine[32];
@@ -159,7 +159,8 @@ void cgroup_v2_usage(struct cgroup *cg, struct cgroup_usage *usage)
         usage_memory(fd, usage);
     if (cg->v2_controls & CGROUP_PIDS)
         usage_pids(fd, usage);
-    if ((cg->v2_controls & CGROUP_CPU) && cgroup_file_read(fd, "cpu.stat", text, sizeof(text)) > 0 &&
+    if ((cg->v2_controls & CGROUP_CPU) &&
+        cgroup_file_read(fd, "cpu.stat", text, sizeof(text)) > 0 &&
         cgroup_parse_key(text, "throttled_usec", &us) == 0)
         usage->throttled_ns = us * 1000;
 }

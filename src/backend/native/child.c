@@ -1,8 +1,9 @@
 /* The guest's pid 1 while it builds the wall (tier full).
  *
  * Runs after the clone, in the new namespaces, in a copy of the supervisor's memory: no malloc, no
- * stdio, no decisions; the plan says what to do and every failure ends the child with a record on the
- * status page. The order below is load-bearing; each step says why it stands where it stands. */
+ * stdio, no decisions; the plan says what to do and every failure ends the child with a record on
+ * the status page. The order below is load-bearing; each step says why it stands where it stands.
+ */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -30,7 +31,8 @@ uint64_t native_now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-_Noreturn void native_child_fail(struct native_child *c, const char *stage, int err, const char *what)
+_Noreturn void native_child_fail(struct native_child *c, const char *stage, int err,
+                                 const char *what)
 {
     struct native_status *s = c->status;
     size_t n = MIN(strlen(stage), sizeof(s->stage) - 1);
@@ -86,8 +88,8 @@ void native_child_wait(struct native_child *c)
 }
 
 /* Until here a child started by root is still host root to file permissions; afterwards it is the
- * guest's own unprivileged id. Bare system calls: the C library's wrappers talk to threads this process
- * does not have. setresuid does not take the namespace's capabilities away because the
+ * guest's own unprivileged id. Bare system calls: the C library's wrappers talk to threads this
+ * process does not have. setresuid does not take the namespace's capabilities away because the
  * namespace has no uid 0. */
 static void child_become_guest(struct native_child *c)
 {
@@ -106,8 +108,8 @@ static void child_become_guest(struct native_child *c)
     /* setresuid made us non-dumpable, which hands /proc/self to an unmapped owner: it must be ours
      * while we write there, and is taken away again before the guest exists. */
     prctl(PR_SET_DUMPABLE, 1);
-    /* the parent-death signal is cleared by setresuid, so it is set after it; the lifeline pipe covers
-     * a supervisor that died before this line */
+    /* the parent-death signal is cleared by setresuid, so it is set after it; the lifeline pipe
+     * covers a supervisor that died before this line */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
@@ -119,8 +121,9 @@ static void child_write_file(struct native_child *c, const char *path, const cha
     close(fd);
 }
 
-/* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs on
- * one boot apart. Offsets must be written before the first process enters, hence before the fork. */
+/* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs
+ * on one boot apart. Offsets must be written before the first process enters, hence before the
+ * fork. */
 static void child_time_namespace(struct native_child *c)
 {
     if (unshare(CLONE_NEWTIME) < 0)
@@ -209,7 +212,9 @@ void native_child_receive_groups(struct native_child *c)
         struct cmsghdr align;
     } control;
     struct iovec iov = {&byte, 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
                          .msg_controllen = sizeof(control.space)};
     ssize_t n;
     do
@@ -249,8 +254,8 @@ void native_child_note_end(struct native_child *c)
     atomic_store(&s->all_dead, 1);
 }
 
-/* Whatever the caller runs as: the guest is an ordinary process in scheduling, address layout and the
- * kernel's choice of victims. Only towards less: none of it needs a right. */
+/* Whatever the caller runs as: the guest is an ordinary process in scheduling, address layout and
+ * the kernel's choice of victims. Only towards less: none of it needs a right. */
 void native_child_plain_manners(struct native_child *c)
 {
     char adj[16] = "0";
@@ -269,11 +274,12 @@ void native_child_plain_manners(struct native_child *c)
         close(fd);
 }
 
-/* The caller's session keyring stays outside; a kernel without keyrings has none to leave, and where
- * an outer filter refuses the call (containers do) the guest is refused it as well. */
+/* The caller's session keyring stays outside; a kernel without keyrings has none to leave, and
+ * where an outer filter refuses the call (containers do) the guest is refused it as well. */
 void native_child_leave_keyring(struct native_child *c)
 {
-    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS && errno != EPERM)
+    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS &&
+        errno != EPERM)
         native_child_fail(c, "keyring", errno, "keyctl");
 }
 
@@ -313,7 +319,8 @@ _Noreturn void native_child_main(struct native_child *c)
         child_time_namespace(c);
     /* second lock behind the filter: no user namespace can be made inside, whatever gets through */
     child_write_file(c, "/proc/sys/user/max_user_namespaces", "0");
-    child_write_file(c, "/proc/sys/user/max_inotify_instances", "64"); /* the caller's are its own */
+    child_write_file(c, "/proc/sys/user/max_inotify_instances",
+                     "64"); /* the caller's are its own */
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
 
@@ -327,8 +334,8 @@ _Noreturn void native_child_main(struct native_child *c)
     int sig_fd = native_child_signals(c, false);
 
     native_drop_capabilities(c, true);
-    /* From here on no process of the guest's namespace may look into this one: a dumpable pid 1 of the
-     * same uid loses its descriptors to pidfd_getfd and its memory to ptrace. */
+    /* From here on no process of the guest's namespace may look into this one: a dumpable pid 1 of
+     * the same uid loses its descriptors to pidfd_getfd and its memory to ptrace. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         native_child_fail(c, "dumpable", errno, "prctl");
 

@@ -1,6 +1,6 @@
-/* Hands the guest's working directory to the supervisor, for what is collected from it afterwards. The
- * sending half runs in the guest's pid 1 before the guest exists, the receiving half in the supervisor
- * when it is gone: the message waits in the socket. */
+/* Hands the guest's working directory to the supervisor, for what is collected from it afterwards.
+ * The sending half runs in the guest's pid 1 before the guest exists, the receiving half in the
+ * supervisor when it is gone: the message waits in the socket. */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -18,7 +18,9 @@ void native_collect_send(struct native_child *c)
 {
     union collect_control control = {0};
     struct iovec iov = {"d", 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
                          .msg_controllen = sizeof(control.space)};
     int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -39,7 +41,9 @@ int native_collect_receive(int go_fd)
     char byte;
     int fd = -1;
     struct iovec iov = {&byte, 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
                          .msg_controllen = sizeof(control.space)};
     ssize_t n;
     do

@@ -18,10 +18,9 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define FENCE_READ                                                                                 \
-    (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_READ_DIR)
+#define FENCE_READ (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_READ_DIR)
 #define FENCE_FILE                                                                                 \
-    (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_WRITE_FILE |             \
+    (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_WRITE_FILE |            \
      SYS_LANDLOCK_FS_TRUNCATE | SYS_LANDLOCK_FS_IOCTL_DEV)
 
 #define FENCE_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
@@ -41,13 +40,15 @@ void native_drop_last_capability(struct native_child *c)
 
 void native_drop_capabilities(struct native_child *c, bool keep_admin)
 {
-    /* The bounding set first: dropping from it needs CAP_SETPCAP, which the next step takes away. */
+    /* The bounding set first: dropping from it needs CAP_SETPCAP, which the next step takes away.
+     */
     for (int cap = 0; cap < 64; cap++)
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) {
             if (errno == EINVAL)
                 break; /* past the last capability this kernel knows */
             if (errno == EPERM && c->plan->tier == TIER_LANDLOCK)
-                break; /* an ordinary user cannot; nothing can be gained from it with no_new_privs */
+                break; /* an ordinary user cannot; nothing can be gained from it with no_new_privs
+                        */
             native_child_fail(c, "capabilities", errno, "bounding set");
         }
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
@@ -127,7 +128,8 @@ static void fence_seal(struct native_guest *g)
             native_child_fail(c, "seccomp", errno, "filter");
         return;
     }
-    /* The keeper carries some calls out: a signal must not start them a second time (since 5.19). */
+    /* The keeper carries some calls out: a signal must not start them a second time (since 5.19).
+     */
     unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
     int fd = -1;
     if (p->tier == TIER_LANDLOCK)
@@ -145,10 +147,10 @@ static void fence_seal(struct native_guest *g)
         native_child_fail(c, "seccomp", errno, "filter");
 }
 
-/* Asks for an AppArmor profile at the next execve. The folder exists since Linux 5.8 wherever AppArmor
- * is in use; the older attr/exec beside it may belong to another security module and is not tried. The
- * kernel checks the name now (ENOENT) and the change at the execve, which then fails: there is no way
- * on without the profile. 0 or -errno. */
+/* Asks for an AppArmor profile at the next execve. The folder exists since Linux 5.8 wherever
+ * AppArmor is in use; the older attr/exec beside it may belong to another security module and is
+ * not tried. The kernel checks the name now (ENOENT) and the change at the execve, which then
+ * fails: there is no way on without the profile. 0 or -errno. */
 int native_fence_apparmor(const char *name)
 {
     static const char word[] = "exec ";
@@ -170,10 +172,10 @@ int native_fence_apparmor(const char *name)
     return r;
 }
 
-/* Looks the command up in the guest's own PATH, as a shell would: a name that exists but cannot be run
- * wins over one that does not exist. try() gives an errno, or 0 to end the search. */
-static int fence_find(const struct plan *p, int (*try)(const struct plan *p, const char *path, void *data),
-                      void *data)
+/* Looks the command up in the guest's own PATH, as a shell would: a name that exists but cannot be
+ * run wins over one that does not exist. try() gives an errno, or 0 to end the search. */
+static int fence_find(const struct plan *p,
+                      int (*try)(const struct plan *p, const char *path, void *data), void *data)
 {
     const char *name = p->argv[0];
     if (strchr(name, '/'))
@@ -275,14 +277,15 @@ static void fence_cores(struct native_child *c, unsigned cores)
 static void fence_reset_signals(void)
 {
     for (int sig = 1; sig < 65; sig++)
-        signal(sig, SIG_DFL); /* fails for the two that have no other way, and for the C library's own */
+        signal(sig,
+               SIG_DFL); /* fails for the two that have no other way, and for the C library's own */
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Becomes the guest's program. Its memory is pid 1's until the execve, so it may only store into the
- * status page and its own stack. */
+/* Becomes the guest's program. Its memory is pid 1's until the execve, so it may only store into
+ * the status page and its own stack. */
 static int fence_guest_main(void *arg)
 {
     struct native_guest *g = arg;
@@ -313,8 +316,8 @@ static int fence_guest_main(void *arg)
     if (r < 0)
         native_child_fail(c, "cgroup", -r, "enter");
     if (p->tier == TIER_FULL) {
-        /* Only now are we in the groups that hold the limits, so only now is their root ours to hide:
-         * a namespace made by the clone would show the host's path. */
+        /* Only now are we in the groups that hold the limits, so only now is their root ours to
+         * hide: a namespace made by the clone would show the host's path. */
         if (unshare(CLONE_NEWCGROUP) < 0)
             native_child_fail(c, "cgroup namespace", errno, "unshare");
         native_drop_last_capability(c);
@@ -340,9 +343,9 @@ static int fence_guest_main(void *arg)
     _exit(127);
 }
 
-/* The descriptor table is shared so that the filter's listener, made by the guest's side, appears in
- * pid 1 and vanishes from the guest at execve. Memory is shared too where the kernel lets a process
- * with a pending time namespace do so: no page table is copied. */
+/* The descriptor table is shared so that the filter's listener, made by the guest's side, appears
+ * in pid 1 and vanishes from the guest at execve. Memory is shared too where the kernel lets a
+ * process with a pending time namespace do so: no page table is copied. */
 pid_t native_guest_clone(struct native_guest *g)
 {
     static char stack[32768] __attribute__((aligned(64)));

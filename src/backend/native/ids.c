@@ -25,7 +25,8 @@ static int ids_write(int dirfd, const char *name, const char *text)
     return 0;
 }
 
-/* Maps one uid and one gid of a process (0: this one). Without privilege the kernel wants setgroups refused first. */
+/* Maps one uid and one gid of a process (0: this one). Without privilege the kernel wants setgroups
+ * refused first. */
 static int ids_map(pid_t pid, unsigned in_uid, unsigned out_uid, unsigned in_gid, unsigned out_gid,
                    bool refuse_setgroups)
 {
@@ -60,8 +61,8 @@ int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_e
     return err_hint(err, "`cordon doctor` says what this host refuses and the smallest fix");
 }
 
-/* Without privilege the one map the kernel allows is to the caller's own ids, and the child may write
- * it itself: nobody has to wait for anybody. */
+/* Without privilege the one map the kernel allows is to the caller's own ids, and the child may
+ * write it itself: nobody has to wait for anybody. */
 int native_map_self(const struct plan *p)
 {
     return ids_map(0, PLAN_GUEST_UID, p->host_uid, PLAN_GUEST_GID, p->host_gid, true);
@@ -104,10 +105,10 @@ static int ids_map_namespace(unsigned id)
     return fd;
 }
 
-/* Opens what root grants as detached mounts on which the caller's files belong to the guest. They are
- * made here because the guest's pid 1 may be unable to reach the source by its path. A file system
- * that cannot be mapped is shown as it is: world-readable files work, the caller's private ones do
- * not, which is less access, never more. */
+/* Opens what root grants as detached mounts on which the caller's files belong to the guest. They
+ * are made here because the guest's pid 1 may be unable to reach the source by its path. A file
+ * system that cannot be mapped is shown as it is: world-readable files work, the caller's private
+ * ones do not, which is less access, never more. */
 int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct cordon_err *err)
 {
     _cleanup_close_ int userns = -1;
@@ -116,7 +117,8 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
         if (op->kind != PLAN_OP_BIND || !(op->flags & PLAN_BIND_GRANT))
             continue;
         if (userns < 0 && (userns = ids_map_namespace(id)) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "ids", errno, "user namespace for mapped mounts");
+            return err_set(err, CORDON_ERR_INTERNAL, "ids", errno,
+                           "user namespace for mapped mounts");
         _cleanup_close_ int tree = native_open_source(op);
         if (tree < 0) {
             if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
@@ -133,7 +135,8 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
             return 0; /* the same: a copy that is not private is never handed on */
         if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "propagation", errno, "%s", op->src);
-        struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns};
+        struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP,
+                                      .userns_fd = (uint64_t)userns};
         sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr);
         mount_fds[i] = TAKE_FD(tree);
     }

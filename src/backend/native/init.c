@@ -1,6 +1,6 @@
 /* The guest's pid 1 once the guest runs: reaps, answers refused system calls, and ends everything
- * when the guest's main process ends or the supervisor is gone. Runs without capabilities, inside the
- * guest's limits, not dumpable; it touches nothing the guest controls but the call number of a
+ * when the guest's main process ends or the supervisor is gone. Runs without capabilities, inside
+ * the guest's limits, not dumpable; it touches nothing the guest controls but the call number of a
  * refused call. */
 #include "backend/native/native_internal.h"
 
@@ -18,14 +18,14 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-/* A guest that storms refused calls makes pid 1 work, and pid 1 is not in every group that holds the
- * guest's limits: past this many answers each further one waits, which bounds our share of a core to
- * about a hundredth. */
+/* A guest that storms refused calls makes pid 1 work, and pid 1 is not in every group that holds
+ * the guest's limits: past this many answers each further one waits, which bounds our share of a
+ * core to about a hundredth. */
 #define INIT_ANSWERS_FREE 1000
 #define INIT_ANSWER_PAUSE_NS 1000000
 
-/* Answers one refused call. Only the number is read: pointers of a guest are never followed, and the
- * call is never let through. */
+/* Answers one refused call. Only the number is read: pointers of a guest are never followed, and
+ * the call is never let through. */
 static void init_answer(struct native_status *status, int listener)
 {
     static unsigned answers;
@@ -92,8 +92,8 @@ static bool init_reap(struct native_child *c, pid_t main_pid)
     }
 }
 
-/* What the main process left behind dies with it. Killing from inside costs one call; should anything
- * survive it, the end of pid 1 makes the kernel finish the job. */
+/* What the main process left behind dies with it. Killing from inside costs one call; should
+ * anything survive it, the end of pid 1 makes the kernel finish the job. */
 static _Noreturn void init_end(struct native_child *c)
 {
     kill(-1, SIGKILL);

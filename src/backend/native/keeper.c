@@ -65,8 +65,8 @@ static bool keeper_scope(struct native_child *c)
 {
     if (!c->plan->scope_signals)
         return false;
-    /* A layer that says nothing of moving files between folders refuses it, whatever the guest's own
-     * layer allows: this one allows it everywhere. */
+    /* A layer that says nothing of moving files between folders refuses it, whatever the guest's
+     * own layer allows: this one allows it everywhere. */
     struct sys_landlock_ruleset_attr attr = {.handled_access_fs = SYS_LANDLOCK_FS_REFER,
                                              .scoped = SYS_LANDLOCK_SCOPE_SIGNAL |
                                                        SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX};

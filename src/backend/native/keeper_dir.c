@@ -82,7 +82,9 @@ static int dir_clear(int fd, int top, unsigned long long *n, int *ret_child)
         char name[40];
         do
             snprintf(name, sizeof(name), ".cordon-%llu", (*n)++);
-        while ((r = (int)syscall(SYS_renameat2, fd, e->d_name, top, name, 1 /* RENAME_NOREPLACE */)) < 0 && errno == EEXIST);
+        while ((r = (int)syscall(SYS_renameat2, fd, e->d_name, top, name,
+                                 1 /* RENAME_NOREPLACE */)) < 0 &&
+               errno == EEXIST);
         /* a folder closed to its owner cannot be moved: its ".." is part of it */
         if (r < 0 && errno == EACCES && fchmodat(fd, e->d_name, 0700, 0) == 0)
             r = (int)syscall(SYS_renameat2, fd, e->d_name, top, name, 1 /* RENAME_NOREPLACE */);
@@ -91,9 +93,9 @@ static int dir_clear(int fd, int top, unsigned long long *n, int *ret_child)
     return r;
 }
 
-/* Never up by "..": whoever survived a killed keeper may move the folder we are in, and the way up would
- * then lead out of the one we were given. A folder that is not empty is moved to the top and emptied
- * there: two descriptors whatever the depth, no recursion, never through a link, linear. */
+/* Never up by "..": whoever survived a killed keeper may move the folder we are in, and the way up
+ * would then lead out of the one we were given. A folder that is not empty is moved to the top and
+ * emptied there: two descriptors whatever the depth, no recursion, never through a link, linear. */
 static int dir_empty(int top, uint64_t deadline_ns)
 {
     unsigned long long n = 0;

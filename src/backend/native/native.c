@@ -1,5 +1,5 @@
-/* The native backend's outer half: runs in the supervisor, clones the guest's pid 1, gives it ids and
- * groups, and collects what is left of it. */
+/* The native backend's outer half: runs in the supervisor, clones the guest's pid 1, gives it ids
+ * and groups, and collects what is left of it. */
 #include "backend/backend.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 struct native {
     struct native_status *status;
     struct cgroup *cgroup;
-    int go_fd;       /* our end of the lifeline */
+    int go_fd; /* our end of the lifeline */
     int pidfd;
     int dir_fd;      /* tier landlock: holds the lock of the guest's folder */
     const char *dir; /* belongs to the plan */
@@ -85,7 +85,8 @@ static int start_open_files(struct native_start *s, struct cordon_err *err)
         s->file_fds[i] = open(f->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         struct stat st;
         if (s->file_fds[i] < 0 || fstat(s->file_fds[i], &st) < 0)
-            return err_set(err, CORDON_ERR_CONFIG, "files", errno, "file %s: %s", f->name, f->source);
+            return err_set(err, CORDON_ERR_CONFIG, "files", errno, "file %s: %s", f->name,
+                           f->source);
         if (!S_ISREG(st.st_mode))
             return err_set(err, CORDON_ERR_CONFIG, "files", 0, "file %s: %s is not a regular file",
                            f->name, f->source);
@@ -93,8 +94,8 @@ static int start_open_files(struct native_start *s, struct cordon_err *err)
     return 0;
 }
 
-/* Three pipes; or a terminal in the place of the first two, whose far end then serves as stderr too: the
- * third pipe has no writer and reads as ended. */
+/* Three pipes; or a terminal in the place of the first two, whose far end then serves as stderr
+ * too: the third pipe has no writer and reads as ended. */
 static int start_streams(struct native_start *s, struct cordon_err *err)
 {
     const struct plan *p = s->child.plan;
@@ -166,9 +167,10 @@ static int start_abort(pid_t pid, int pidfd)
     return -1;
 }
 
-/* clone3 where there is one; an outer filter may answer ENOSYS, then clone does the same and the child
- * is moved into its v2 group afterwards. */
-static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd, struct cordon_err *err)
+/* clone3 where there is one; an outer filter may answer ENOSYS, then clone does the same and the
+ * child is moved into its v2 group afterwards. */
+static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd,
+                         struct cordon_err *err)
 {
     int into = s->n->cgroup ? cgroup_clone_fd(s->n->cgroup) : -1;
     struct clone_args args = {
@@ -204,7 +206,9 @@ static int start_groups(struct native_start *s, struct cordon_err *err)
         struct cmsghdr align;
     } control = {0};
     struct iovec iov = {"c", 1};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
                          .msg_controllen = CMSG_SPACE(n * sizeof(int))};
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
     cmsg->cmsg_level = SOL_SOCKET;
@@ -230,8 +234,11 @@ static const char *start_refusal_hint(int err)
 static int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                         struct cordon_err *err)
 {
-    struct native_start s __attribute__((cleanup(start_done))) = {
-        .child.plan = plan, .pipes = {{-1, -1}, {-1, -1}, {-1, -1}}, .go = {-1, -1}, .done = {-1, -1}};
+    struct native_start s
+        __attribute__((cleanup(start_done))) = {.child.plan = plan,
+                                                .pipes = {{-1, -1}, {-1, -1}, {-1, -1}},
+                                                .go = {-1, -1},
+                                                .done = {-1, -1}};
     *ret_host_refused = false;
     if (start_prepare(&s, err) < 0)
         return -1;
@@ -239,8 +246,8 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
     if (plan->own_host_ids && plan->tier == TIER_FULL &&
         native_idmap_open(plan, id, s.mount_fds, err) < 0) {
         /* the first thing that asks for a user namespace here: its refusal is that of the tier */
-        *ret_host_refused = str_eq(err->stage, "ids") && err->sys_errno != ENOMEM &&
-                            err->sys_errno != EAGAIN;
+        *ret_host_refused =
+            str_eq(err->stage, "ids") && err->sys_errno != ENOMEM && err->sys_errno != EAGAIN;
         return -1;
     }
     if (plan->tier == TIER_LANDLOCK && native_keeper_dir_make(plan, &id, &s.n->dir_fd, err) < 0)
@@ -368,8 +375,8 @@ static uint64_t tv_ns(struct timeval tv)
     return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
 }
 
-/* The groups know the whole tree; what they do not measure comes from the kernel's accounting of the
- * waited-for tree: pid 1's view of its children, or ours of pid 1 when it was killed. */
+/* The groups know the whole tree; what they do not measure comes from the kernel's accounting of
+ * the waited-for tree: pid 1's view of its children, or ours of pid 1 when it was killed. */
 static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
 {
     struct native *n = g->priv;
@@ -433,11 +440,12 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
         err_set(err,
                 o->host_refused || finish_is_unreachable(g, st) || str_eq(st->stage, "apparmor")
                     ? CORDON_ERR_HOST
-                                                                : CORDON_ERR_INTERNAL,
+                    : CORDON_ERR_INTERNAL,
                 st->stage, st->fail_errno, "%s", st->what);
         if (finish_is_unreachable(g, st))
-            err_hint(err, "in tier landlock root's guest is an ordinary user: what is granted must be "
-                          "within reach of others");
+            err_hint(err,
+                     "in tier landlock root's guest is an ordinary user: what is granted must be "
+                     "within reach of others");
         if (o->host_refused)
             err_hint(err, "`cordon doctor` says what this host refuses and the smallest fix");
         break;
@@ -477,9 +485,10 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     bool early = n->status->all_dead != 0;
     if (!early)
         finish_wait(g, &ru);
-    *o = (struct backend_outcome){.started_ns = n->status->started_ns,
-                                  .ended_ns = n->status->exited_ns,
-                                  .cwd_fd = g->plan->hands_back_cwd ? native_collect_receive(n->go_fd) : -1};
+    *o = (struct backend_outcome){
+        .started_ns = n->status->started_ns,
+        .ended_ns = n->status->exited_ns,
+        .cwd_fd = g->plan->hands_back_cwd ? native_collect_receive(n->go_fd) : -1};
     finish_state(g, o, err);
     finish_usage(g, &ru, &o->usage);
     finish_denials(n->status, o);

@@ -1,5 +1,5 @@
-/* What the two sides of a native start share: the supervisor, and the child that becomes the guest's
- * pid 1 (tier full) or its keeper (tier landlock).
+/* What the two sides of a native start share: the supervisor, and the child that becomes the
+ * guest's pid 1 (tier full) or its keeper (tier landlock).
  *
  * The status page is a shared anonymous mapping made before the clone. It is the only way back from
  * the child: the guest loses the mapping at its execve, and pid 1 is not dumpable, so a guest can
@@ -34,14 +34,17 @@ struct native_status {
     uint64_t exited_ns;
     uint64_t setup_user_ns, setup_sys_ns; /* CPU time of pid 1 and its helpers before the guest */
     uint64_t guest_user_ns, guest_sys_ns, guest_rss_bytes; /* valid with all_dead */
-    _Atomic uint32_t all_dead; /* every process of the guest was reaped; only pid 1 itself is left */
-    uint32_t ended_together;   /* processes alive or unreaped when the main one ended, itself included */
-    uint64_t static_bytes;     /* memory its program file asks for; noted when a signal ended it */
+    _Atomic uint32_t
+        all_dead; /* every process of the guest was reaped; only pid 1 itself is left */
+    uint32_t
+        ended_together; /* processes alive or unreaped when the main one ended, itself included */
+    uint64_t static_bytes; /* memory its program file asks for; noted when a signal ended it */
     _Atomic uint32_t memory_refused; /* requests for more memory than can be given */
-    uint32_t scratch_full; /* no space or no inode was left when the main process ended */
+    uint32_t scratch_full;           /* no space or no inode was left when the main process ended */
     char stage[24];
     char what[256];
-    _Atomic int32_t listener_fd;  /* number in the descriptor table shared by pid 1 and the guest; -1: none */
+    _Atomic int32_t
+        listener_fd; /* number in the descriptor table shared by pid 1 and the guest; -1: none */
     _Atomic uint32_t no_listener; /* denials were not observed (an outer listener exists) */
     _Atomic uint32_t denials[NATIVE_CALLS];
 };
@@ -50,23 +53,25 @@ struct native_status {
 struct native_child {
     const struct plan *plan;
     struct native_status *status;
-    int done_fd;         /* closed by our end, whatever brings it: the supervisor reads end of file */
+    int done_fd; /* closed by our end, whatever brings it: the supervisor reads end of file */
     int entries[CGROUP_ENTRIES_MAX]; /* of v1 groups, received from the supervisor */
     size_t n_entries;
-    int go_fd;           /* a byte arrives when the ids are mapped (guests of root), later ones are signals to forward; end of file means the supervisor is gone */
-    int stdio[3];        /* ends of our pipes */
+    int go_fd; /* a byte arrives when the ids are mapped (guests of root), later ones are signals to
+                  forward; end of file means the supervisor is gone */
+    int stdio[3];         /* ends of our pipes */
     const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
     const int *file_fds;  /* per plan file: open source, or -1 */
-    char *argv_area;     /* the supervisor's own argument memory, wiped in the child */
+    char *argv_area;      /* the supervisor's own argument memory, wiped in the child */
     size_t argv_area_len;
     uint64_t clock_offset_ns; /* what the guest's monotonic clock lacks of the host's */
-    unsigned id;         /* tier landlock, guests of root: uid and gid of the guest */
+    unsigned id;              /* tier landlock, guests of root: uid and gid of the guest */
 };
 
 /* child.c, runs as the guest's pid 1; never returns */
 _Noreturn void native_child_main(struct native_child *c);
 /* Records the failure on the status page and ends the child. */
-_Noreturn void native_child_fail(struct native_child *c, const char *stage, int err, const char *what);
+_Noreturn void native_child_fail(struct native_child *c, const char *stage, int err,
+                                 const char *what);
 
 /* Steps every inner process of ours begins with: keep only our descriptors, wipe the arguments. */
 void native_child_begin(struct native_child *c);
@@ -90,9 +95,9 @@ void native_child_note_usage(struct native_child *c);
 /* netns.c: the guest's network namespace, made beside the root */
 struct native_netns {
     struct native_child *c;
-    pid_t pid;  /* of the helper */
-    int ns_fd;  /* set by the helper: the table of descriptors is shared */
-    int error;  /* errno of the helper */
+    pid_t pid; /* of the helper */
+    int ns_fd; /* set by the helper: the table of descriptors is shared */
+    int error; /* errno of the helper */
 };
 void native_netns_begin(struct native_child *c, struct native_netns *net);
 void native_netns_enter(struct native_child *c, struct native_netns *net);
@@ -105,20 +110,21 @@ void native_root_build(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);
 /* shared by both ways of building */
-void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op, bool is_dir);
+void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op,
+                             bool is_dir);
 void native_root_put_file(struct native_child *c, int rootfd, const struct plan_op *op);
 void native_root_overlay(struct native_child *c, int rootfd, const struct plan_op *op);
 
 /* Shared between pid 1 and the process that becomes the guest's program, until its execve. */
 struct native_guest {
     struct native_child *child;
-    int fence_fd; /* Landlock ruleset, -1: none */
+    int fence_fd;       /* Landlock ruleset, -1: none */
     uint64_t cloned_ns; /* by the host's clock */
     int sig_fd;         /* tells of ended children */
 };
 
-/* Blocks SIGCHLD (and, with all, every other signal) and gives the descriptor that tells of it: made
- * before the guest exists, so that there is none without somebody who would notice its end. */
+/* Blocks SIGCHLD (and, with all, every other signal) and gives the descriptor that tells of it:
+ * made before the guest exists, so that there is none without somebody who would notice its end. */
 int native_child_signals(struct native_child *c, bool all);
 
 /* fence.c: last steps before execve */
@@ -130,8 +136,8 @@ int native_fence_make(struct native_child *c);
 pid_t native_guest_clone(struct native_guest *g);
 int native_fence_apparmor(const char *name);
 
-/* After a death by signal: notes what the program's own file asks for (static arrays). A program that
- * cannot be loaded for them is killed by the kernel, which says no more than the signal. */
+/* After a death by signal: notes what the program's own file asks for (static arrays). A program
+ * that cannot be loaded for them is killed by the kernel, which says no more than the signal. */
 void native_fence_note_static(const struct plan *p, struct native_status *status);
 
 /* init.c: reaps, serves the listener, reports */
@@ -157,7 +163,8 @@ void native_keeper_sweep(void);
 int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err);
 void native_keeper_dir_remove(const char *path, int *fd);
 
-/* Is a failure in this stage the host's refusal of the tier (rather than a fault of the request)? */
+/* Is a failure in this stage the host's refusal of the tier (rather than a fault of the request)?
+ */
 bool native_stage_is_tier(const char *stage);
 /* pty.c: a terminal; the near end is ours, the far end the guest's. -1 with errno. */
 int native_pty_open(unsigned short rows, unsigned short columns, int *ret_near, int *ret_far);
@@ -168,8 +175,8 @@ int native_pty_control(void);
 void native_argv_area(char **ret_area, size_t *ret_len);
 extern char **native_main_argv;
 
-/* Kills a child of this process that was not waited for yet: its number is still its own, so it serves
- * where process descriptors are refused. */
+/* Kills a child of this process that was not waited for yet: its number is still its own, so it
+ * serves where process descriptors are refused. */
 void native_kill_child(pid_t pid, int pidfd);
 
 uint64_t native_now_ns(void);

@@ -1,8 +1,8 @@
 /* Builds the guest's root from the plan's operations and pivots into it. Runs in the guest's pid 1.
  *
  * The root is a fresh tmpfs mounted over "/": path lookups of this process still start in the old
- * root, below the new mount, so every host path keeps its meaning until the pivot, and nothing in the
- * new root is ever reached through a name the guest or an image controls. */
+ * root, below the new mount, so every host path keeps its meaning until the pivot, and nothing in
+ * the new root is ever reached through a name the guest or an image controls. */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -56,8 +56,8 @@ static int root_attach(int mount_fd, int at, const char *dst)
     return sys_move_mount(mount_fd, "", at, dst, SYS_MOVE_MOUNT_F_EMPTY_PATH);
 }
 
-/* A place of the new root as the guest will see it: links in the caller's own trees may be a guest's
- * doing, and one that begins with "/" means the new root, never the host's. */
+/* A place of the new root as the guest will see it: links in the caller's own trees may be a
+ * guest's doing, and one that begins with "/" means the new root, never the host's. */
 static int root_open(int rootfd, const char *dst, bool follow)
 {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW),
@@ -105,7 +105,8 @@ static void root_make_below_grant(struct native_child *c, int rootfd, const char
 }
 
 /* Creates the parents of dst and, for a mount, the point it goes on. */
-void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op, bool is_dir)
+void native_root_make_target(struct native_child *c, int rootfd, const struct plan_op *op,
+                             bool is_dir)
 {
     char path[PATH_MAX];
     size_t len = strlen(op->dst);
@@ -133,7 +134,8 @@ void native_root_make_target(struct native_child *c, int rootfd, const struct pl
 
 void native_root_put_file(struct native_child *c, int rootfd, const struct plan_op *op)
 {
-    int fd = openat(rootfd, op->dst, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, op->mode);
+    int fd =
+        openat(rootfd, op->dst, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, op->mode);
     if (fd < 0 || write(fd, op->data, op->data_len) != (ssize_t)op->data_len)
         native_child_fail(c, "root", errno, op->dst);
     close(fd);
@@ -178,12 +180,12 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
         native_child_fail(r->c, "bind", errno, op->dst);
 }
 
-/* Covering is done with an empty file or folder of the root tmpfs, which ends up read-only. Both keep
- * their names: a superblock with unlinked inodes in use cannot be made read-only. */
+/* Covering is done with an empty file or folder of the root tmpfs, which ends up read-only. Both
+ * keep their names: a superblock with unlinked inodes in use cannot be made read-only. */
 static void root_mask(struct root *r, const struct plan_op *op)
 {
     int tree = sys_open_tree(r->fd, op->flags & PLAN_MASK_DIR ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE,
-                         SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
+                             SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
     /* not every kernel has every entry of /proc; what is denied was there when the plan was made */
@@ -221,7 +223,8 @@ static void root_scratch(struct root *r, const struct plan_op *op)
     }
     native_root_make_target(r->c, r->fd, op, true);
     snprintf(path, sizeof(path), "tmp/%s", op->src);
-    _cleanup_close_ int tree = sys_open_tree(r->fd, path, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
+    _cleanup_close_ int tree =
+        sys_open_tree(r->fd, path, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
     if (tree < 0 || root_attach(tree, r->fd, op->dst) < 0)
         native_child_fail(r->c, "scratch", errno, op->dst);
 }
@@ -231,7 +234,8 @@ static void root_fs_op(struct root *r, const struct plan_op *op)
     static const char *const none[] = {NULL};
     static const char *const pts[] = {"ptmxmode=0666", "mode=0620", "max=64", NULL};
     bool proc = op->kind == PLAN_OP_PROC;
-    unsigned attr = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | (proc ? SYS_MOUNT_ATTR_NODEV : 0);
+    unsigned attr =
+        SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | (proc ? SYS_MOUNT_ATTR_NODEV : 0);
     _cleanup_close_ int fs = root_new_fs(proc ? "proc" : "devpts", proc ? none : pts, attr);
     if (fs < 0)
         native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
@@ -240,8 +244,8 @@ static void root_fs_op(struct root *r, const struct plan_op *op)
         native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
 }
 
-/* Relative names in the mount's own options begin in the new root: absolute ones would in the old. An
- * overlay that the kernel would rather have read-only is a refusal. */
+/* Relative names in the mount's own options begin in the new root: absolute ones would in the old.
+ * An overlay that the kernel would rather have read-only is a refusal. */
 void native_root_overlay(struct native_child *c, int rootfd, const struct plan_op *op)
 {
     struct statfs fs;
@@ -254,7 +258,8 @@ void native_root_overlay(struct native_child *c, int rootfd, const struct plan_o
         native_child_fail(c, "overlay", EROFS, op->src);
     /* it holds its layers by itself; by name they must not be reached */
     if (umount2(PLAN_LOWER, MNT_DETACH) < 0 || umount2(PLAN_LAYER, MNT_DETACH) < 0 ||
-        unlinkat(rootfd, PLAN_LOWER, AT_REMOVEDIR) < 0 || unlinkat(rootfd, PLAN_LAYER, AT_REMOVEDIR) < 0)
+        unlinkat(rootfd, PLAN_LOWER, AT_REMOVEDIR) < 0 ||
+        unlinkat(rootfd, PLAN_LAYER, AT_REMOVEDIR) < 0)
         native_child_fail(c, "overlay", errno, "layers");
 }
 
@@ -280,8 +285,8 @@ static void root_do(struct root *r, size_t i)
     }
 }
 
-/* Where a filter outside refuses a piece of the new API, mount(2) does all of it. Every call below is
- * wrong in its arguments: the kernel's own answer is never one of the two a filter gives. */
+/* Where a filter outside refuses a piece of the new API, mount(2) does all of it. Every call below
+ * is wrong in its arguments: the kernel's own answer is never one of the two a filter gives. */
 static bool root_is_refused(int r)
 {
     return r < 0 && (errno == ENOSYS || errno == EPERM);

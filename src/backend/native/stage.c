@@ -1,4 +1,5 @@
-/* Small facts the native backend's outer half needs about its inner half. Runs in the supervisor. */
+/* Small facts the native backend's outer half needs about its inner half. Runs in the supervisor.
+ */
 #include "backend/native/native_internal.h"
 
 #include <signal.h>
@@ -12,9 +13,9 @@
  * itself (AppArmor's restriction lets the clone through and refuses these). */
 bool native_stage_is_tier(const char *stage)
 {
-    static const char *const stages[] = {"ids",         "cgroup namespace", "hostname", "loopback",
-                                         "propagation", "root",             "proc",     "devpts",
-                                         "scratch",     "pivot_root",       "mask",     "time namespace"};
+    static const char *const stages[] = {
+        "ids",  "cgroup namespace", "hostname", "loopback",   "propagation", "root",
+        "proc", "devpts",           "scratch",  "pivot_root", "mask",        "time namespace"};
     for (size_t i = 0; i < ARRAY_SIZE(stages); i++)
         if (str_eq(stage, stages[i]))
             return true;
