@@ -32,7 +32,7 @@ def _read(path):
         return ""
 
 
-def _children():
+def children():
     """Living children of this process: pid -> what it is. Zombies that nobody waits for are reaped."""
     me, found = os.getpid(), {}
     for name in os.listdir("/proc"):
@@ -144,7 +144,7 @@ class Snapshot:
             "/dev/shm": _listing("/dev/shm"), "/run": _listing("/run", exact=False), "System V ipc": _sysv(),
             "unix sockets": _unix_sockets(), "interfaces": _interfaces(),
         }
-        self.processes = _children()
+        self.processes = children()
 
 
 def _differences(before, after, ignore):
