@@ -34,9 +34,23 @@ static bool watch_is_disk(const struct plan *p, const struct plan_op *op, bool s
 
 /* The baseline of one writable host path. A tree that cannot be looked at in time is not watched at
  * all, which a caller who asked for a limit must know before anything runs. */
-static int watch_add_disk(struct supervised *s, const char *path, struct cordon_err *err)
+/* Of an overlay's layer only what the guest wrote: the kernel's work folder beside it is closed to
+ * everyone, which would look like something hidden. */
+static int watch_open_disk(const struct plan_op *op)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    int fd = open(op->src, flags);
+    if (fd < 0 || !str_eq(op->dst, PLAN_LAYER))
+        return fd;
+    int upper = openat(fd, "upper", flags | O_NOFOLLOW);
+    close(fd);
+    return upper;
+}
+
+static int watch_add_disk(struct supervised *s, const struct plan_op *op, struct cordon_err *err)
+{
+    const char *path = op->src;
+    int fd = watch_open_disk(op);
     if (fd < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "%s", path);
     struct sample_disk *base = &s->disk_base[s->n_disks];
@@ -67,7 +81,7 @@ static int watch_disks(struct supervised *s, bool started, struct cordon_err *er
     if (!s->disk_fds || !s->disk_base)
         return err_nomem(err, "supervise");
     for (size_t i = 0; i < p->n_ops; i++)
-        if (watch_is_disk(p, &p->ops[i], started) && watch_add_disk(s, p->ops[i].src, err) < 0)
+        if (watch_is_disk(p, &p->ops[i], started) && watch_add_disk(s, &p->ops[i], err) < 0)
             return -1;
     return 0;
 }

@@ -184,6 +184,7 @@ def test_denied_files_stay_hidden_in_an_overlay(project):
 
 
 def test_disk_limit_counts_what_goes_into_the_layer(project):
+    assert sh(project, "true", "--disk-limit", "8M", "--max-files", "5").verdict == "ok"
     r = sh(project, "head -c 30000000 /dev/zero > big; sleep 1; head -c 30000000 /dev/zero > big2; sleep 5", "--disk-limit", "8M")
     assert r.verdict == "disk_limit", str(r)
     assert sh(project, "head -c 1000000 /dev/zero > small", "--disk-limit", "8M").verdict == "ok"
