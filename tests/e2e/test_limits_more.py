@@ -204,7 +204,7 @@ def test_cpu_percent_of_part_of_a_core(percent):
     share = 100 * cpu_ms(r) / r.result["wall_ms"]
     # One period's credit may be used at once, which shows in a run as short as this.
     assert share <= percent * 1.25 + 5, (share, r.result)
-    if share < 0.8 * percent:
+    if share < percent and r.result["throttled_ms"] == 0:
         pytest.skip(f"needs a less busy machine: the guest got {share:.0f} % by itself")
     assert r.result["throttled_ms"] > 0
     assert f"Warning: CPU usage throttled to {percent}%" in r.log_text
