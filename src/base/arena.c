@@ -2,6 +2,7 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,8 @@ struct arena_chunk {
 
 void *arena_alloc(struct arena *a, size_t size)
 {
+    if (size > SIZE_MAX - ARENA_CHUNK)
+        return NULL;
     size = (size + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
     struct arena_chunk *c = a->chunks;
     if (!c || c->size - c->used < size) {

@@ -22,8 +22,8 @@
 #define PLAN_HOME "/home/sandbox"
 #define PLAN_HOSTNAME "cordon"
 /* Empty things of the guest's root that also serve to cover what must not be seen. */
-#define PLAN_EMPTY_FILE "etc/environment"
-#define PLAN_EMPTY_DIR "root"
+#define PLAN_EMPTY_FILE "var/none"
+#define PLAN_EMPTY_DIR "var/empty"
 /* Where the parts of an overlay are bound while it is made. */
 #define PLAN_LOWER ".lower"
 #define PLAN_LAYER ".layer"

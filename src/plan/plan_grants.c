@@ -91,7 +91,9 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
                 grants_origin(g->p, item), item->text, real);
         return err_hint(err, "grant %s itself if that is meant", real);
     }
-    if (str_eq(dst, "/") || grants_below(dst, "/proc"))
+    /* what covers the denied must stay empty: nothing may be put into it */
+    if (str_eq(dst, "/") || grants_below(dst, "/proc") || grants_below(dst, "/" PLAN_EMPTY_DIR) ||
+        grants_below(dst, "/" PLAN_EMPTY_FILE))
         return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: nothing can be mounted at %s",
                        grants_origin(g->p, item), dst);
     struct plan_grant *list = plan_grow(g->p, g->list, g->n, &g->cap, sizeof(*list));

@@ -57,6 +57,7 @@ struct supervised {
     struct sample peak;
     struct sample_duty duty;
     struct sample_disk *disk_base; /* per writable host path */
+    struct sample_disk *disk_fs;   /* and of the whole file system it is on */
     int *disk_fds;
     size_t n_disks;
     uint64_t next_look_ns, next_disk_ns, disk_used, files_made;

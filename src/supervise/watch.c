@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -32,6 +33,18 @@ static bool watch_is_disk(const struct plan *p, const struct plan_op *op, bool s
            (op->flags & PLAN_BIND_RW) && !(op->flags & PLAN_BIND_FILE) && own == started;
 }
 
+/* What is in use on the file system of a folder, whoever uses it. */
+static struct sample_disk watch_fs(int fd)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs) < 0)
+        return (struct sample_disk){0};
+    return (struct sample_disk){
+        .bytes = (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize,
+        .files = (uint64_t)(fs.f_files - fs.f_ffree),
+    };
+}
+
 /* The baseline of one writable host path. A tree that cannot be looked at in time is not watched at
  * all, which a caller who asked for a limit must know before anything runs. */
 /* Of an overlay's layer only what the guest wrote: the kernel's work folder beside it is closed to
@@ -54,6 +67,7 @@ static int watch_add_disk(struct supervised *s, const struct plan_op *op, struct
     if (fd < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "%s", path);
     struct sample_disk *base = &s->disk_base[s->n_disks];
+    s->disk_fs[s->n_disks] = watch_fs(fd);
     s->disk_fds[s->n_disks++] = fd;
     if (sample_disk(fd, NULL, base) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "%s", path);
@@ -78,7 +92,9 @@ static int watch_disks(struct supervised *s, bool started, struct cordon_err *er
         s->disk_fds = calloc(p->n_ops + 1, sizeof(int));
     if (!s->disk_base)
         s->disk_base = calloc(p->n_ops + 1, sizeof(*s->disk_base));
-    if (!s->disk_fds || !s->disk_base)
+    if (!s->disk_fs)
+        s->disk_fs = calloc(p->n_ops + 1, sizeof(*s->disk_fs));
+    if (!s->disk_fds || !s->disk_base || !s->disk_fs)
         return err_nomem(err, "supervise");
     for (size_t i = 0; i < p->n_ops; i++)
         if (watch_is_disk(p, &p->ops[i], started) && watch_add_disk(s, &p->ops[i], err) < 0)
@@ -188,24 +204,27 @@ static void watch_cpu_time(struct supervised *s, uint64_t now_ns)
 static void watch_disk_use(struct supervised *s, uint64_t now_ns)
 {
     uint64_t bytes = 0, files = 0, cost = 0;
-    bool hidden = false;
     for (size_t i = 0; i < s->n_disks; i++) {
         struct sample_disk now = {0};
         struct sample_disk_options options = {.budget_ns = WATCH_DISK_BUDGET_NS};
         if (sample_disk(s->disk_fds[i], &options, &now) < 0)
             continue;
-        bytes += now.bytes > s->disk_base[i].bytes ? now.bytes - s->disk_base[i].bytes : 0;
-        files += now.files > s->disk_base[i].files ? now.files - s->disk_base[i].files : 0;
+        const struct sample_disk *base = &s->disk_base[i];
         cost += now.cost_ns;
-        hidden |= now.truncated && !s->disk_base[i].truncated;
+        /* What the guest put out of our sight (too deep, closed to us, too many entries for one
+         * look) cannot be counted: what the whole file system gained counts in its place. */
+        if (now.truncated && !base->truncated) {
+            now = watch_fs(s->disk_fds[i]);
+            base = &s->disk_fs[i];
+        }
+        bytes += now.bytes > base->bytes ? now.bytes - base->bytes : 0;
+        files += now.files > base->files ? now.files - base->files : 0;
     }
     s->disk_used = MAX(s->disk_used, bytes);
     s->files_made = MAX(s->files_made, files);
-    /* What the guest put out of our sight (too deep, closed to us, too many entries for one look)
-     * cannot be counted, so it counts as too much. */
-    if (s->plan->limits.disk_bytes && (hidden || bytes > s->plan->limits.disk_bytes))
+    if (s->plan->limits.disk_bytes && bytes > s->plan->limits.disk_bytes)
         supervise_end(s, CAUSE_DISK);
-    if (s->plan->limits.max_files && (hidden || files > s->plan->limits.max_files))
+    if (s->plan->limits.max_files && files > s->plan->limits.max_files)
         supervise_end(s, CAUSE_FILES);
     s->next_disk_ns =
         now_ns + sample_interval_ns(bytes, s->plan->limits.disk_bytes, 0, WATCH_DISK_FASTEST, cost);
@@ -253,6 +272,8 @@ void supervise_watch_stop(struct supervised *s)
     s->n_disks = 0;
     free(s->disk_fds);
     free(s->disk_base);
+    free(s->disk_fs);
     s->disk_fds = NULL;
     s->disk_base = NULL;
+    s->disk_fs = NULL;
 }

@@ -391,7 +391,7 @@ def test_throttling_is_warned_of_only_where_the_caller_gave_the_number(world):
 @pytest.mark.parametrize("words,parts", [
     (["rum"], ["unknown verb 'rum'", "cordon run"]),
     (["run", "--tiem-limit", "5s"], ["--tiem-limit", "--time-limit"]),
-    (["run", "--", ], ["nothing to run", "cordon run [options] -- CMD"]),
+    (["run", "--", ], ["nothing to run", "cordon run [options]"]),
     (["run", "/bin/true"], ["/bin/true", "after --"]),
     (["run", "--time-limit", "5", "--", "/bin/true"], ["--time-limit", "'5'", "100ms"]),
     (["doctor", "now"], ["doctor", "now"]),

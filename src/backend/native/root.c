@@ -24,6 +24,7 @@
 struct root {
     struct native_child *c;
     int fd;          /* the new root */
+    int covers[2];   /* the empty file and the empty folder, -1: not opened yet */
     bool scratch_up; /* the scratch tmpfs is mounted (below tmp) */
 };
 
@@ -184,8 +185,14 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
  * keep their names: a superblock with unlinked inodes in use cannot be made read-only. */
 static void root_mask(struct root *r, const struct plan_op *op)
 {
-    int tree = sys_open_tree(r->fd, op->flags & PLAN_MASK_DIR ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE,
-                             SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
+    bool dir = op->flags & PLAN_MASK_DIR;
+    int *cover = &r->covers[dir];
+    /* held from the first cover on, which is one of /proc: a grant may hide the name later */
+    if (*cover < 0)
+        *cover = openat(r->fd, dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int tree = *cover < 0 ? -1
+                          : sys_open_tree(*cover, "",
+                                          SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
     /* not every kernel has every entry of /proc; what is denied was there when the plan was made */
@@ -314,7 +321,7 @@ void native_root_build(struct native_child *c)
     }
 
     static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
-    struct root r = {.c = c};
+    struct root r = {.c = c, .covers = {-1, -1}};
     r.fd = root_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
     if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0)
         native_child_fail(c, "root", errno, "tmpfs");
@@ -332,4 +339,6 @@ void native_root_build(struct native_child *c)
     if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         native_child_fail(c, "root", errno, "read-only");
     close(r.fd);
+    for (int i = 0; i < 2; i++)
+        util_close(&r.covers[i]);
 }

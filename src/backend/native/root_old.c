@@ -285,12 +285,14 @@ static void old_mask(struct old *o, const struct plan_op *op)
 {
     char path[FD_PATH_MAX];
     _cleanup_close_ int target = old_open(o->fd, op->dst);
-    if (target < 0 && errno == ENOENT)
-        return;
-    _cleanup_close_ int empty =
-        old_open(o->fd, op->flags & PLAN_MASK_DIR ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE);
-    if (target < 0 || empty < 0 ||
-        old_mount_on(target, old_fd_path(empty, path), NULL, MS_BIND, NULL) < 0)
+    if (target < 0 && errno == ENOENT && strncmp(op->dst, "proc/", 5) == 0)
+        return; /* not every kernel has every entry */
+    bool dir = op->flags & PLAN_MASK_DIR;
+    static int covers[2] = {-1, -1}; /* held from the first cover on: a grant may hide the names */
+    if (covers[dir] < 0)
+        covers[dir] = old_open(o->fd, dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE);
+    if (target < 0 || covers[dir] < 0 ||
+        old_mount_on(target, old_fd_path(covers[dir], path), NULL, MS_BIND, NULL) < 0)
         native_child_fail(o->c, "mask", errno, op->dst);
 }
 
