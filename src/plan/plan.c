@@ -170,6 +170,7 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
     if (p->tier == TIER_LANDLOCK) {
         o->refuse_inet = true;
         o->refuse_shared_ipc = true;
+        o->own_limits_only = true;
         o->refuse_new_session = !p->scope_signals;
     }
     const char *profile = policy_has(policy, FIELD_SECCOMP_PROFILE)

@@ -277,6 +277,15 @@ static unsigned check_mmap(struct seccomp_asm *a, const struct seccomp_options *
     return check_length(a, 1, o->map_limit, write);
 }
 
+/* Our pid 1 has the guest's uid, which is all the kernel asks for: with fewer descriptors than it
+ * polls, or no CPU time left, it would end and the run with it. */
+static unsigned check_prlimit(struct seccomp_asm *a, const struct seccomp_options *o)
+{
+    unsigned test = o->own_limits_only ? seccomp_asm_if(a, BPF_JEQ, 0, allow(a), refuse(a, o))
+                                       : seccomp_asm_if(a, BPF_JEQ, 1, refuse(a, o), allow(a));
+    return seccomp_asm_load(a, SECCOMP_ARG_LOW(0), test);
+}
+
 unsigned seccomp_check_emit(struct seccomp_asm *a, const struct seccomp_options *o,
                             enum seccomp_table_check check)
 {
@@ -306,6 +315,7 @@ unsigned seccomp_check_emit(struct seccomp_asm *a, const struct seccomp_options 
     case SECCOMP_CHECK_OPEN: return check_open(a, o, 1);
     case SECCOMP_CHECK_OPENAT: return check_open(a, o, 2);
     case SECCOMP_CHECK_MMAP: return check_mmap(a, o);
+    case SECCOMP_CHECK_PRLIMIT: return check_prlimit(a, o);
     case SECCOMP_CHECK_MREMAP:
         return check_length(a, 2, o->map_limit, seccomp_asm_ret(a, no_memory(o)));
     case SECCOMP_CHECK_OPENAT2:
@@ -361,6 +371,7 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
     case SECCOMP_CHECK_ARCH_PRCTL:
     case SECCOMP_CHECK_PERSONALITY:
     case SECCOMP_CHECK_PTRACE:
+    case SECCOMP_CHECK_PRLIMIT:
     case SECCOMP_CHECK_MKNOD:
     case SECCOMP_CHECK_MKNODAT: return rule;
     }

@@ -339,7 +339,7 @@ static const struct seccomp_table_row table[] = {
     [299] = {"recvmmsg", ALLOW},
     [300] = {"fanotify_init", REFUSE},
     [301] = {"fanotify_mark", REFUSE},
-    [302] = {"prlimit64", ALLOW},
+    [302] = {"prlimit64", CHECK(PRLIMIT)},
     /* the first half of open_by_handle_at; what a file system without handles answers */
     [303] = {"name_to_handle_at", ERRNO(EOPNOTSUPP)},
     [304] = {"open_by_handle_at", REFUSE},

@@ -42,6 +42,7 @@ enum seccomp_table_check {
     SECCOMP_CHECK_MMAP,   /* length in argument 1 */
     SECCOMP_CHECK_MREMAP, /* new length in argument 2 */
     SECCOMP_CHECK_AFFINITY,
+    SECCOMP_CHECK_PRLIMIT, /* pid in argument 0 */
 };
 
 #define SECCOMP_RULE(kind, param) ((uint16_t)((kind) << 8 | (param)))

@@ -154,6 +154,17 @@ def test_host_folder_is_stopped_soon(full, shared):
     assert used <= (8 + 20 * SLOW) * MIB, used
 
 
+def test_bytes_out_of_sight_count(full, shared):
+    """Deeper than we look: the file system's own growth is taken then."""
+    code = (f"import os\nos.chdir({str(shared)!r})\n"
+            "for i in range(200):\n os.mkdir('d')\n os.chdir('d')\n"
+            "with open('f', 'wb') as f:\n for i in range(4000):\n  f.write(b'x' * 65536); f.flush()\n")
+    r = run("--allow-write", shared, "--disk-limit", "8M", "--time-limit", wall(20), "--", "/usr/bin/python3", "-c", code)
+    assert r.verdict == "disk_limit", str(r)
+    while (shared / "d").exists():  # deeper than rmtree may recurse
+        subprocess.run(["find", str(shared), "-mindepth", "1", "-delete"], check=False)
+
+
 def test_host_folder_that_cannot_be_watched(full, shared, need):
     """A limit that could not be held stops the run before it starts."""
     need(FULL, "slow: set CORDON_TEST_FULL=1")

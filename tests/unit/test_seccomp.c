@@ -366,6 +366,7 @@ static void test_options(void **state)
         {{.refuse_fork = true}, {"clone", {SIGCHLD}, FAIL(EAGAIN)}},
         {{.refuse_suid_bits = true}, {"fchmod", {3, 04711}, FAIL(EPERM)}},
         {{.refuse_affinity = true}, {"sched_setaffinity", {0}, FAIL(EPERM)}},
+        {{.own_limits_only = true}, {"prlimit64", {7}, FAIL(EPERM)}},
         {{.map_limit = 1 << 20}, {"mmap", {0, (1 << 20) + 1, 3, 0x22}, FAIL(ENOMEM)}},
         {{.map_limit = 1 << 20}, {"mmap", {0, UINT64_C(1) << 40, 3, 0x22}, FAIL(ENOMEM)}},
         {{.notify = true, .map_limit = 1 << 20}, {"mmap", {0, 1 << 21, 2, 0x20022}, NOTIFY}},
@@ -385,6 +386,11 @@ static void test_options(void **state)
                                   escape = {"clone", {CLONE_THREAD | CLONE_NEWUSER}, FAIL(EPERM)},
                                   local = {"socket", {AF_UNIX, SOCK_STREAM, 0}, OK},
                                   listener = {"seccomp", {1, 8}, OK};
+    static const struct call_case own = {"prlimit64", {0}, OK}, init = {"prlimit64", {1}, FAIL(EPERM)};
+    static const struct seccomp_options alone = {.own_limits_only = true}, plain_options = {0};
+    run_cases(&alone, &own, 1);
+    run_cases(&plain_options, &own, 1);
+    run_cases(&plain_options, &init, 1);
     run_cases(&no_fork, &thread, 1);
     run_cases(&no_fork, &escape, 1);
     run_cases(&no_inet, &local, 1);
