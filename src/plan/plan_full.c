@@ -37,8 +37,8 @@ static int full_file(struct plan *p, const char *dst, const char *text)
 /* /usr, and the top folders that are links into it on merged systems or folders of their own. */
 static int full_runtime(struct plan *p, const struct host *host)
 {
-    static const char *const plain[] = {"etc", "home", "dev", "tmp",
-                                        "var", "run",  "opt", "root", PLAN_EMPTY_DIR};
+    static const char *const plain[] = {"etc", "home", "dev",  "tmp",         "var",
+                                        "run", "opt",  "root", PLAN_EMPTY_DIR};
     for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
         if (!full_op(p, PLAN_OP_DIR, NULL, plain[i], 0, 0755))
             return -1;

@@ -2,8 +2,12 @@
  * with the job. Runs in the supervisor. */
 #include "run/files.h"
 
+#include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -38,6 +42,23 @@ static int files_watch(struct run_job *job, struct cordon_err *err)
     return 0;
 }
 
+/* A layer or a copy can cost a walk over the whole tree; a host without user namespaces could not
+ * use either, and is asked first. */
+static void files_ask_host(struct run_job *job)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWUSER) < 0 ? errno : 0);
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) == 0)
+        return;
+    job->host.user_ns = false;
+    snprintf(job->host.user_ns_why, sizeof(job->host.user_ns_why), "unshare: %s",
+             strerror(WEXITSTATUS(status)));
+}
+
 int files_begin(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
@@ -49,6 +70,9 @@ int files_begin(struct run_job *job, struct cordon_err *err)
         return -1;
     if (!files_wanted(job) || f->workspace)
         return 0;
+    files_ask_host(job);
+    if (!job->host.user_ns)
+        return 0; /* the plan refuses, and says what is missing */
     const char *base = policy_text(job->policy, FIELD_WORKSPACE);
     if (job->workspace) {
         f->workspace = job->workspace;

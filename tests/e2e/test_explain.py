@@ -347,7 +347,7 @@ def test_grants_are_in_the_log(shared):
     assert "Filesystem: read-only" in lines
 
 
-def test_refused_calls_are_in_the_log(world, need):
+def test_refused_calls_are_in_the_log(full, world, need):
     need(world.layers.get("denials") == "observed", "needs a listener of its own: refused calls are not observed here")
     _, lines = log_lines("--allow-read", GUESTS, "--", guest_path("try_syscall"), "mount")
     assert [line for line in lines if line.startswith("System call blocked: mount")], lines

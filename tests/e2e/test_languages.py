@@ -382,7 +382,7 @@ def test_two_runs_at_once(env, put):
     assert len(artifacts(env)) == 1
 
 
-def test_no_guest_sees_the_cache(env, put):
+def test_no_guest_sees_the_cache(full, env, put):
     run(put("a.c", HELLO % "one"), env=env)
     r = run(put("a.py", f"import os\nprint(os.path.exists({env['XDG_CACHE_HOME']!r}))"), env=env)
     assert r.out == "False\n"
@@ -475,7 +475,7 @@ def test_modules_may_import_what_they_need(env, program):
     assert r.out == "3\n", str(r)
 
 
-def test_the_hook_leaves_no_trace(env):
+def test_the_hook_leaves_no_trace(full, env):
     r = run("--block-import", "socket", "--env", "PYTHONPATH=/nowhere", "--language", "python", "-", env=env,
             stdin=b"import os, sys\nprint(os.environ.get('PYTHONPATH'), 'CORDON_IMPORTS' in os.environ, "
                   b"[p for p in sys.path if 'cordon' in p], sys.argv, sys.orig_argv[1:])")

@@ -85,8 +85,14 @@ static void stat_lines(void **state)
         assert_int_equal(letter, 'S');
         assert_int_equal(start, 4242);
     }
-    static const char *const bad[] = {"", "77 (sh", "77 (sh)", "77 (sh) ", "77 (sh) S", "77 (sh) S 1 2",
-                                      "77 (sh) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242"};
+    static const char *const bad[] = {
+        "",
+        "77 (sh",
+        "77 (sh)",
+        "77 (sh) ",
+        "77 (sh) S",
+        "77 (sh) S 1 2",
+        "77 (sh) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242"};
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
         assert_int_equal(cgroup_parse_stat(bad[i], &letter, &start), -EINVAL);
 }
@@ -111,11 +117,23 @@ static void names(void **state)
     assert_int_equal(cgroup_name_parse(name, &back), 0);
     assert_true(is_same(&owner, &back));
 
-    static const char *const strangers[] = {
-        "", "cordon", "cordon-", "cordon-1", "cordon-1-2-3", "cordon-0-2-3-4", "cordon-1-2-3-",
-        "cordon-1-2-3-4 ", "cordon-1-2-3-4-5", "cordon--1-2-3-4", "cordon-01-2-3-4", "cordon-1-2-3-4x",
-        "cordon-2147483648-2-3-4", "cordon-1-99999999999999999999-3-4", "Cordon-1-2-3-4",
-        "user.slice", "cordon-1-2-3-4294967296"};
+    static const char *const strangers[] = {"",
+                                            "cordon",
+                                            "cordon-",
+                                            "cordon-1",
+                                            "cordon-1-2-3",
+                                            "cordon-0-2-3-4",
+                                            "cordon-1-2-3-",
+                                            "cordon-1-2-3-4 ",
+                                            "cordon-1-2-3-4-5",
+                                            "cordon--1-2-3-4",
+                                            "cordon-01-2-3-4",
+                                            "cordon-1-2-3-4x",
+                                            "cordon-2147483648-2-3-4",
+                                            "cordon-1-99999999999999999999-3-4",
+                                            "Cordon-1-2-3-4",
+                                            "user.slice",
+                                            "cordon-1-2-3-4294967296"};
     for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
         assert_int_equal(cgroup_name_parse(strangers[i], &back), -EINVAL);
 }
@@ -128,8 +146,10 @@ static void offers(void **state)
     w = (struct host_cgroups){.kind = HOST_CGROUP_V1, .memory = "/m", .cpuacct = "/a"};
     assert_int_equal(cgroup_offers(&w), CGROUP_MEMORY | CGROUP_CPU_ACCOUNT);
     w = (struct host_cgroups){.kind = HOST_CGROUP_V1, .pids = "/p", .cpu = "/c", .v2 = "/u"};
-    assert_int_equal(cgroup_offers(&w), CGROUP_PIDS | CGROUP_CPU | CGROUP_CPU_ACCOUNT | CGROUP_KILL);
-    w = (struct host_cgroups){.kind = HOST_CGROUP_V2, .v2 = "/u", .v2_memory = true, .memory = "/m"};
+    assert_int_equal(cgroup_offers(&w),
+                     CGROUP_PIDS | CGROUP_CPU | CGROUP_CPU_ACCOUNT | CGROUP_KILL);
+    w = (struct host_cgroups){
+        .kind = HOST_CGROUP_V2, .v2 = "/u", .v2_memory = true, .memory = "/m"};
     assert_int_equal(cgroup_offers(&w), CGROUP_MEMORY | CGROUP_CPU_ACCOUNT | CGROUP_KILL);
     w = (struct host_cgroups){.kind = HOST_CGROUP_NONE, .v2 = "/u"};
     assert_int_equal(cgroup_offers(&w), CGROUP_CPU_ACCOUNT | CGROUP_KILL);
@@ -165,8 +185,10 @@ static void need(unsigned controls)
 {
     if ((cgroup_offers(&place) & controls) == controls)
         return;
-    fprintf(stderr, "SKIP: prerequisite missing: cgroups (v1 as root, or a delegated v2 group) "
-                    "with controls %#x\n", controls);
+    fprintf(stderr,
+            "SKIP: prerequisite missing: cgroups (v1 as root, or a delegated v2 group) "
+            "with controls %#x\n",
+            controls);
     skip();
 }
 
@@ -592,7 +614,8 @@ static int nothing(void *arg)
     return 0;
 }
 
-/* Printed, and bounded loosely: the bar of 0.5 ms is judged by the benchmarks on a quiet machine. */
+/* Printed, and bounded loosely: the bar of 0.5 ms is judged by the benchmarks on a quiet machine.
+ */
 static void cost(void **state)
 {
     (void)state;

@@ -189,10 +189,12 @@ static void root_mask(struct root *r, const struct plan_op *op)
     int *cover = &r->covers[dir];
     /* held from the first cover on, which is one of /proc: a grant may hide the name later */
     if (*cover < 0)
-        *cover = openat(r->fd, dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    int tree = *cover < 0 ? -1
-                          : sys_open_tree(*cover, "",
-                                          SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+        *cover =
+            openat(r->fd, dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    int tree = *cover < 0
+                   ? -1
+                   : sys_open_tree(*cover, "",
+                                   SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
     /* not every kernel has every entry of /proc; what is denied was there when the plan was made */
