@@ -124,9 +124,10 @@ def test_rw_writes_through_and_ro_refuses(project):
     assert not (project / "y").exists()
 
 
-def test_a_foreign_group_means_a_copy(project, need):
+def test_a_foreign_group_means_a_copy(project):
     groups = [g for g in os.getgroups() if g != os.getegid()] if os.geteuid() else [12345]
-    need(groups, "needs a second group of the caller's")
+    if not groups:
+        pytest.skip("needs a second group of the caller's")
     os.chown(project / "a.txt", -1, groups[0])
     before = picture(project)
     r = sh(project, "echo three >> a.txt; rm sub/b.txt; touch -d 2001-01-01 a.txt")

@@ -22,7 +22,7 @@
  * the guest's limits: past this many answers each further one waits, which bounds our share of a
  * core to about a hundredth. */
 #define INIT_ANSWERS_FREE 1000
-#define INIT_ANSWER_PAUSE_NS 1000000
+#define INIT_ANSWER_PAUSE_NS 200000
 
 /* Answers one refused call. Only the number is read: pointers of a guest are never followed, and
  * the call is never let through. */
