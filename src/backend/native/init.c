@@ -20,7 +20,7 @@
 
 /* A guest that storms refused calls makes pid 1 work, and pid 1 is not in every group that holds
  * the guest's limits: past this many answers each further one waits, which bounds our share of a
- * core to about a hundredth. */
+ * core to about a twentieth. */
 #define INIT_ANSWERS_FREE 1000
 #define INIT_ANSWER_PAUSE_NS 200000
 
