@@ -26,8 +26,9 @@ struct seccomp_options {
                               */
     bool refuse_fork;        /* processes = 1 and no exact way to count: fork, vfork, clone without
                               * CLONE_THREAD answer EAGAIN, as a process limit does */
-    bool own_limits_only;    /* no pid namespace: rlimits of the caller alone, our keeper has its uid */
-    bool refuse_affinity;    /* the CPU limit is held by the cores the guest was given */
+    bool
+        own_limits_only; /* no pid namespace: rlimits of the caller alone, our keeper has its uid */
+    bool refuse_affinity; /* the CPU limit is held by the cores the guest was given */
     /* A request for more private memory than this cannot succeed: answered ENOMEM, through the
      * listener so that the end can be judged by it. 0: not looked at. */
     uint64_t map_limit;

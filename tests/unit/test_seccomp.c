@@ -386,7 +386,8 @@ static void test_options(void **state)
                                   escape = {"clone", {CLONE_THREAD | CLONE_NEWUSER}, FAIL(EPERM)},
                                   local = {"socket", {AF_UNIX, SOCK_STREAM, 0}, OK},
                                   listener = {"seccomp", {1, 8}, OK};
-    static const struct call_case own = {"prlimit64", {0}, OK}, init = {"prlimit64", {1}, FAIL(EPERM)};
+    static const struct call_case own = {"prlimit64", {0}, OK},
+                                  init = {"prlimit64", {1}, FAIL(EPERM)};
     static const struct seccomp_options alone = {.own_limits_only = true}, plain_options = {0};
     run_cases(&alone, &own, 1);
     run_cases(&plain_options, &own, 1);
