@@ -13,6 +13,9 @@ from cordon_run import GUESTS, check_shape, guest_path, run, start
 
 NOISY = ["--allow-read", GUESTS, "--time-limit", "30s", "--"]
 
+# 100 ms on a quiet machine; worlds of the suite run beside each other on few cores.
+GONE_S = 0.1 if os.environ.get("CORDON_TEST_QUIET") == "1" else 1.0
+
 
 def _tree(pid):
     found, todo = [], [pid]
@@ -65,7 +68,7 @@ def test_cancel(sig, kind):
     began = time.monotonic()
     out, _ = p.communicate(timeout=10)
     assert p.returncode == 130
-    assert time.monotonic() - began < 1 and _gone(pids, 0.1), "the tree outlived the cancel"
+    assert time.monotonic() - began < 1 + GONE_S and _gone(pids, GONE_S), "the tree outlived the cancel"
 
 
 def test_cancel_gives_a_result():
@@ -84,7 +87,7 @@ def test_two_cancels_are_one():
     for _ in range(5):
         p.send_signal(signal.SIGINT)
     p.communicate(timeout=10)
-    assert p.returncode == 130 and _gone(pids, 0.1)
+    assert p.returncode == 130 and _gone(pids, GONE_S)
 
 
 def test_cancel_of_the_whole_group():
