@@ -1,0 +1,62 @@
+/* Follows the requests of one HTTP/1 connection: every one of them must name the host that was
+ * dialled. Pure; runs in the broker, on what the client sends.
+ *
+ * The caller holds bytes that may not pass yet and shows them from their beginning each time. Where
+ * two readers could disagree about a message (two Hosts, both kinds of length, folded lines) it is
+ * refused, so that nothing can be smuggled past. */
+#ifndef NET_HTTPWATCH_H
+#define NET_HTTPWATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "policy/nethost.h"
+
+#define HTTPWATCH_HEAD_MAX 16384 /* bytes a caller must be able to hold */
+
+enum httpwatch_is { HTTPWATCH_UNSURE, HTTPWATCH_YES, HTTPWATCH_NO };
+
+/* Do these first bytes of a connection begin an HTTP request? UNSURE: show more. */
+enum httpwatch_is httpwatch_is_http(const char *data, size_t len);
+
+enum httpwatch_state {
+    HTTPWATCH_HEAD,
+    HTTPWATCH_BODY,       /* `left` bytes of a body of known length */
+    HTTPWATCH_CHUNK_SIZE, /* a chunked body: at a line with a size */
+    HTTPWATCH_CHUNK,      /* `left` bytes of a chunk, line end included */
+    HTTPWATCH_TRAILER,
+    HTTPWATCH_UPGRADE, /* the server decides what comes next: httpwatch_answer */
+    HTTPWATCH_RAW,     /* it agreed to another protocol: no requests any more */
+};
+
+struct httpwatch {
+    struct nethost host; /* that was dialled */
+    uint16_t port;
+    bool any_host; /* the host's loopback has many names: Host is not compared, the rest is */
+    enum httpwatch_state state;
+    uint64_t left;
+    bool is_first_line_done; /* TRAILER: bytes of a line were passed */
+};
+
+void httpwatch_init(struct httpwatch *w, const struct nethost *host, uint16_t port);
+
+enum httpwatch_verdict {
+    HTTPWATCH_PASS,     /* forward *ret_pass bytes; what is left needs more behind it */
+    HTTPWATCH_MISMATCH, /* another host: refuse, forward nothing of it */
+    HTTPWATCH_REFUSED,  /* broken or ambiguous: the same */
+};
+
+/* data: everything that has not been forwarded. *ret_pass may be 0: wait for more. In state BODY
+ * and CHUNK the next `left` bytes may pass without being shown (httpwatch_passed). In state
+ * UPGRADE nothing passes until httpwatch_answer. */
+enum httpwatch_verdict httpwatch_step(struct httpwatch *w, const char *data, size_t len,
+                                      size_t *ret_pass);
+
+/* n bytes of a body passed unseen; n <= left. */
+void httpwatch_passed(struct httpwatch *w, uint64_t n);
+
+/* State UPGRADE: the first bytes the server sent after it. False: show more. */
+bool httpwatch_answer(struct httpwatch *w, const char *data, size_t len);
+
+#endif
