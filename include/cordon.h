@@ -236,7 +236,9 @@ CORDON_API int cordon_job_fd(struct cordon_job *job);
 CORDON_API int cordon_job_poll(struct cordon_job *job, int *ret_done, struct cordon_err *err);
 
 /* Waits at most timeout_ms (-1: for ever). 0: *ret_result is the result, which the caller frees, or
- * NULL when the time was over first. -1: the run failed. The result is given once. */
+ * NULL when the time was over first. The result is given once. -1: the run failed. With sys_errno
+ * ECONNRESET the supervisor was killed before it took the request: nothing was started, and the
+ * same request may be started again (cordon_run() does so by itself). */
 CORDON_API int cordon_job_wait(struct cordon_job *job, int timeout_ms,
                                struct cordon_result **ret_result, struct cordon_err *err);
 

@@ -244,6 +244,7 @@ class Request:
 
     def __init__(self) -> None:
         self._lib = library()
+        self.has_stdin_fd = False
         self.pointer = c_void_p(self._lib.dll.cordon_request_new())
         if not self.pointer:
             raise MemoryError("cordon_request_new")
@@ -277,6 +278,7 @@ class Request:
 
     def set_stdin_fd(self, fd: int) -> None:
         self._lib.call("cordon_request_set_stdin_fd", self.pointer, fd)
+        self.has_stdin_fd = True
 
     def add_file(self, name: str, data: bytes) -> None:
         self._lib.call("cordon_request_add_file", self.pointer, _text(name), data, len(data))

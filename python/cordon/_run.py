@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import errno
 import functools
 import os
 import select
@@ -47,6 +48,9 @@ class Run:
         self._on_end = on_end
         self._outcome: Union[ExecutionResult, SandboxError, None] = None
         self._wakers: List[Callable[[], Any]] = []  # of those who wait while somebody else takes the result
+        # A request that a dying supervisor never took may be sent once more. Not with live output, whose
+        # descriptors others hold, nor with a stream of the caller's as input.
+        self._again = None if streamed or request.has_stdin_fd else (lease, request)
         self._job = _lib.Job(lease, request)
 
     # -- ending ---------------------------------------------------------------------------------
@@ -62,12 +66,27 @@ class Run:
                     return False
                 outcome: Union[ExecutionResult, SandboxError] = from_engine(*found)
             except SandboxError as e:
+                if self._restart(e):
+                    return False
                 outcome = e
             self._outcome = outcome
+            self._again = None
             if not self._streamed:
                 self._job.free()
             self._wake()
         self._on_end(self, outcome)
+        return True
+
+    def _restart(self, failure: SandboxError) -> bool:
+        if self._again is None or failure.stage != "supervisor" or failure.errno != errno.ECONNRESET:
+            return False
+        again, self._again = self._again, None
+        self._job.free()
+        try:
+            self._job = _lib.Job(*again)
+        except SandboxError:
+            return False
+        self._wake()  # whoever waits, waits for the old one
         return True
 
     def _wake(self) -> None:
@@ -112,24 +131,29 @@ class Run:
 
     def wait(self, timeout: Optional[float] = None) -> ExecutionResult:
         """The result. TimeoutError when it does not come within ``timeout`` seconds; the run goes on."""
-        fd = self._own_fd()
-        if fd >= 0:
-            try:
-                self._poll(fd, timeout)
-            except KeyboardInterrupt:
-                self.cancel()
-                self._free()
-                raise
-            finally:
-                os.close(fd)
+        try:
+            self._poll(timeout)
+        except KeyboardInterrupt:
+            self.cancel()
+            self._free()
+            raise
         return self._end()
 
-    def _poll(self, fd: int, timeout: Optional[float]) -> None:
+    def _poll(self, timeout: Optional[float]) -> None:
         until = None if timeout is None else time.monotonic() + timeout
-        while not self._collect():
+        while (fd := self._fd_after_look()) >= 0:
             left = None if until is None else max(0.0, until - time.monotonic())
-            if not self._sleep([fd], left) and left == 0.0:
-                raise TimeoutError("the run has not ended")
+            try:
+                if not self._sleep([fd], left) and left == 0.0:
+                    raise TimeoutError("the run has not ended")
+            finally:
+                os.close(fd)
+
+    def _fd_after_look(self) -> int:
+        """The look comes first, because it may start the run anew; -1: ended."""
+        if os.getpid() == self._pid and self._collect():
+            return -1
+        return self._own_fd()
 
     def _sleep(self, fds: List[int], timeout: Optional[float]) -> bool:
         """Until one of the descriptors is readable, or the run has ended by another thread's hand."""

@@ -13,12 +13,15 @@
 #include "base/util.h"
 #include "lib/wire.h"
 
+#define JOB_BURY_MS 1000 /* from the end of a killed supervisor's sockets to its own */
+
 enum job_state { JOB_RUNNING, JOB_ENDED, JOB_FAILED, JOB_TAKEN };
 
 struct cordon_job {
     pid_t owner;
     struct peer *peer;
     enum job_state state;
+    bool was_told;                /* a cancel or a signal was sent */
     struct cordon_result *result; /* JOB_ENDED */
     struct cordon_err failure;    /* JOB_FAILED */
     int sock;
@@ -47,6 +50,10 @@ static int job_open(struct cordon_job *job, bool stream, struct job_send *far,
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "socketpair");
     job->sock = pair[0];
     far->sock = pair[1];
+    struct wire_head ticket = wire_head(WIRE_TICKET);
+    struct iovec part = {&ticket, sizeof(ticket)};
+    if (wire_send(job->sock, &part, 1, NULL, 0, MSG_DONTWAIT) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "ticket");
     for (int i = 0; stream && i < 2; i++) {
         if (pipe2(pair, O_CLOEXEC) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
@@ -155,6 +162,19 @@ static int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+/* The supervisor closed the job's socket without a reply, so it is dying. Its sockets end a moment
+ * before it does: whoever comes next must not take it for alive. */
+static void job_lost(struct cordon_job *job)
+{
+    bool unread = job->failure.sys_errno == ECONNRESET;
+    job->failure.sys_errno = 0;
+    if (!peer_wait_gone(job->peer, JOB_BURY_MS) || !unread || job->was_told)
+        return;
+    err_set(&job->failure, CORDON_ERR_INTERNAL, RESULT_STAGE_NONE, 0,
+            "the supervisor ended before it took the request");
+    job->failure.sys_errno = ECONNRESET;
+}
+
 /* Moves on from JOB_RUNNING if the reply, or the supervisor's end, comes within the time. */
 static void job_advance(struct cordon_job *job, int timeout_ms)
 {
@@ -173,6 +193,8 @@ static void job_advance(struct cordon_job *job, int timeout_ms)
     else
         /* A supervisor that ended may have replied before: only an empty socket is a failure. */
         r = result_receive(job->sock, &job->result, &job->failure);
+    if (n > 0 && r < 0 && strcmp(job->failure.stage, RESULT_STAGE_NONE) == 0)
+        job_lost(job);
     job->state = r < 0 ? JOB_FAILED : JOB_ENDED;
     /* cordon_job_fd() stays readable; only this direction, or live output would end here */
     shutdown(job->sock, SHUT_RD);
@@ -217,12 +239,16 @@ int cordon_job_wait(struct cordon_job *job, int timeout_ms, struct cordon_result
 int cordon_run(struct cordon *handle, const struct cordon_request *request,
                struct cordon_result **ret_result, struct cordon_err *err)
 {
-    struct cordon_job *job;
-    if (cordon_start(handle, request, &job, err) < 0)
-        return -1;
-    int r = cordon_job_wait(job, -1, ret_result, err);
-    cordon_job_free(job);
-    return r;
+    for (int attempt = 0;; attempt++) {
+        struct cordon_job *job;
+        if (cordon_start(handle, request, &job, err) < 0)
+            return -1;
+        int r = cordon_job_wait(job, -1, ret_result, err);
+        bool again = r < 0 && attempt == 0 && job->failure.sys_errno == ECONNRESET;
+        cordon_job_free(job);
+        if (!again)
+            return r;
+    }
 }
 
 int cordon_job_fd(struct cordon_job *job)
@@ -266,6 +292,7 @@ static int job_tell(struct cordon_job *job, const void *msg, size_t len, struct 
     struct iovec part = {(void *)msg, len};
     if (job_foreign(job, err) < 0)
         return -1;
+    job->was_told = true;
     if (job->state != JOB_RUNNING || wire_send(job->sock, &part, 1, NULL, 0, MSG_DONTWAIT) == 0 ||
         errno == EPIPE || errno == ECONNRESET)
         return 0;

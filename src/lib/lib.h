@@ -26,6 +26,8 @@ int peer_start(const char *binary, struct peer **ret_peer, struct cordon_err *er
 struct peer *peer_ref(struct peer *peer);
 void peer_unref(struct peer *peer); /* NULL is accepted */
 bool peer_is_gone(const struct peer *peer);
+/* Waits for its end. false: it lives on. */
+bool peer_wait_gone(const struct peer *peer, int timeout_ms);
 /* Ends it and waits. */
 void peer_stop(struct peer *peer);
 
@@ -52,7 +54,9 @@ struct cordon_request {
 };
 
 /* result.c: takes the waiting reply of a job off its socket. -1: *err is what it said, or that
- * there was none. */
+ * there was none; then the stage is RESULT_STAGE_NONE, and the errno ECONNRESET when the other end
+ * was closed with something unread in it. */
+#define RESULT_STAGE_NONE "supervisor"
 int result_receive(int sock, struct cordon_result **ret_result, struct cordon_err *err);
 
 #endif

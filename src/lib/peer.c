@@ -123,7 +123,7 @@ bool peer_is_gone(const struct peer *p)
     return poll(&gone, 1, 0) == 1;
 }
 
-static bool peer_wait_gone(const struct peer *p, int timeout_ms)
+bool peer_wait_gone(const struct peer *p, int timeout_ms)
 {
     struct pollfd gone = {.fd = p->pidfd, .events = POLLIN};
     int r;

@@ -101,15 +101,39 @@ static int result_accept(struct cordon_result *r, size_t len, const int *fds, si
     return result_lay_out(r, r->map, r->map_len) ? 0 : result_broken(err);
 }
 
-int result_receive(int sock, struct cordon_result **ret_result, struct cordon_err *err)
+static ssize_t result_peek(int sock)
 {
     ssize_t n;
     do
         n = recv(sock, NULL, 0, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
+    return n;
+}
+
+/* Nothing came. The reset may have been set between the kernel's look for it and its look for the
+ * end, so it is asked for once more. */
+static int result_none(int sock, bool reset, struct cordon_err *err)
+{
+    int pending = 0;
+    socklen_t len = sizeof(pending);
+    if (!reset && getsockopt(sock, SOL_SOCKET, SO_ERROR, &pending, &len) == 0)
+        reset = pending == ECONNRESET;
+    err_set(err, CORDON_ERR_INTERNAL, RESULT_STAGE_NONE, 0,
+            "the supervisor ended, or was out of descriptors, before the run was over");
+    if (err && reset)
+        err->sys_errno = ECONNRESET;
+    return -1;
+}
+
+int result_receive(int sock, struct cordon_result **ret_result, struct cordon_err *err)
+{
+    ssize_t n = result_peek(sock);
+    /* A reset is told before what still waits: a cancel that crossed the reply is one. */
+    bool reset = n < 0 && errno == ECONNRESET;
+    if (reset)
+        n = result_peek(sock);
     if (n <= 0)
-        return err_set(err, CORDON_ERR_INTERNAL, "supervisor", 0,
-                       "the supervisor ended, or was out of descriptors, before the run was over");
+        return result_none(sock, reset, err);
     size_t room = MAX((size_t)n, sizeof(struct wire_result));
     struct cordon_result *r = calloc(1, offsetof(struct cordon_result, w) + room);
     if (!r)

@@ -5,10 +5,16 @@
  * sort replies: a job's socket carries its cancel and signals one way, its one reply the other way,
  * and its end of file means that the other side has lost interest or life.
  *
- *   supervisor → control   HELLO  once, with a pidfd of the supervisor; or ERROR
- *   library    → control   RUN    with descriptors: job, [body], [stdin], [stdout pipe, stderr
- * pipe] library    → job       CANCEL, SIGNAL supervisor → job       RESULT [with the payload's
- * memfd], or ERROR
+ *   supervisor → control   HELLO   once, with a pidfd of the supervisor; or ERROR
+ *   library    → job       TICKET  before anything else, also before the job's socket travels
+ *   library    → control   RUN     with descriptors: job, [body], [stdin], [stdout, stderr pipe]
+ *   library    → job       CANCEL, SIGNAL
+ *   supervisor → job       RESULT  [with the payload's memfd], or ERROR
+ *
+ * The supervisor takes the ticket when it takes the request. A socket that is closed with something
+ * unread in it tells its other end so (ECONNRESET): of a request that was queued when the
+ * supervisor died, the library knows that nothing was started, without an answer that would wake
+ * it.
  *
  * Whatever could be large travels in a memfd that cannot shrink, so that mapping it is safe. */
 #ifndef LIB_WIRE_H
@@ -22,7 +28,7 @@
 #include <cordon.h>
 
 #define WIRE_MAGIC 0x6e647263u
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 #define WIRE_CONTROL_FD 3 /* in a supervisor that starts */
 #define WIRE_HOST_FD 4    /* pidfd of the program it serves; may be missing */
 #define WIRE_INLINE_MAX 32768
@@ -35,6 +41,7 @@ enum wire_type {
     WIRE_SIGNAL,
     WIRE_RESULT,
     WIRE_ERROR,
+    WIRE_TICKET,
 };
 
 struct wire_head {

@@ -69,6 +69,18 @@ static void job_on_client(struct loop_watch *w, uint32_t events)
         job->run.supervised.guest.backend->signal(&job->run.supervised.guest, msg.signal.sig);
 }
 
+void job_take_ticket(int fd)
+{
+    struct wire_head ticket;
+    int fds[WIRE_FDS_MAX];
+    size_t n_fds;
+    if (fd < 0)
+        return;
+    (void)wire_recv(fd, &ticket, sizeof(ticket), fds, &n_fds, MSG_DONTWAIT);
+    for (size_t i = 0; i < n_fds; i++)
+        util_close(&fds[i]);
+}
+
 static void job_reply(struct serve_job *job, const struct cordon_err *err)
 {
     bool brief = job->message.flags & WIRE_RUN_BRIEF_JSON;

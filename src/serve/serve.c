@@ -47,6 +47,7 @@ static void serve_on_control(struct loop_watch *w, uint32_t events)
             serve_close(s);
         if (r <= 0)
             return;
+        job_take_ticket(message.job_fd);
         if (err.code == 0) {
             job_new(s, &message);
             continue;

@@ -46,7 +46,9 @@ struct serve_job {
 /* Serves until there is nobody left to serve. The exit status of the process. */
 int serve_main(void);
 
-/* job.c. Takes the message over; whatever happens is said on the job's socket. */
+/* job.c. From here on a request counts as taken; -1 is accepted. */
+void job_take_ticket(int job_fd);
+/* Takes the message over; whatever happens is said on the job's socket. */
 void job_new(struct serve *serve, struct message *message);
 /* The caller has closed its side, or we end: the guest is cancelled, live output stops, a reply is
  * still sent when there is one. */

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import pathlib
 import pickle
 import signal
 import subprocess
@@ -339,11 +340,37 @@ def test_supervisor_that_is_killed_is_replaced():
     with Sandbox() as sandbox:
         sandbox.run_command(["true"])
         run = sandbox.start_command(["sleep", "5"])
-        os.kill(sandbox._lease.supervisor_pid(), signal.SIGKILL)
+        pid = sandbox._lease.supervisor_pid()
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
+        until = time.monotonic() + 10
+        while not children.read_text() and time.monotonic() < until:  # before, it would be sent again
+            time.sleep(0.01)
+        os.kill(pid, signal.SIGKILL)
         with pytest.raises(SandboxError) as caught:
             run.wait(5)
         assert caught.value.code == 70
         assert sandbox.run_command(["true"]).ok
+
+
+def test_request_that_a_dying_supervisor_never_took_is_sent_again():
+    with Sandbox() as sandbox:
+        sandbox.run_command(["true"])
+        pid = sandbox._lease.supervisor_pid()
+        os.kill(pid, signal.SIGSTOP)
+        run = sandbox.start_command(["echo", "hello"])
+        threading.Timer(0.2, os.kill, (pid, signal.SIGKILL)).start()
+        assert run.wait(20).stdout == "hello\n"
+
+
+def test_request_with_live_output_is_not():
+    with Sandbox() as sandbox:
+        sandbox.run_command(["true"])
+        pid = sandbox._lease.supervisor_pid()
+        os.kill(pid, signal.SIGSTOP)
+        stream = sandbox.stream_command(["echo", "hello"])
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(SandboxError):
+            list(stream)
 
 
 def test_nothing_is_left():

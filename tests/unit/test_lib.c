@@ -687,6 +687,60 @@ static void supervisor_killed(void **state)
     cordon_result_free(r);
 }
 
+static void *run_true(void *data)
+{
+    struct cordon_result *r = NULL;
+    struct cordon_err *failure = data;
+    char *argv[] = {"true", NULL};
+    struct cordon_request *q = request(argv);
+    if (cordon_run(handle, q, &r, failure) < 0)
+        r = NULL;
+    cordon_request_free(q);
+    return r;
+}
+
+/* A request that lay in the queue of a supervisor that died: it was never begun, so cordon_run()
+ * begins it elsewhere, and an asynchronous caller is told so. */
+static void supervisor_killed_before(void **state)
+{
+    (void)state;
+    struct cordon_err failure = {0};
+    pthread_t thread;
+    void *r;
+    pid_t pid = cordon_supervisor_pid(handle);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    struct cordon_job *job = start(shell("echo never"));
+    assert_int_equal(pthread_create(&thread, NULL, run_true, &failure), 0);
+    nap(100);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    struct cordon_result *none;
+    assert_int_equal(cordon_job_wait(job, 20000, &none, &err), -1);
+    assert_string_equal(err.stage, "supervisor");
+    assert_int_equal(err.sys_errno, ECONNRESET);
+    cordon_job_free(job);
+    assert_int_equal(pthread_join(thread, &r), 0);
+    if (!r)
+        fail_msg("%s", failure.message);
+    assert_int_equal(cordon_result_verdict(r), CORDON_VERDICT_OK);
+    cordon_result_free(r);
+}
+
+/* The sockets of a killed process end a moment before it does. */
+static void supervisor_killed_often(void **state)
+{
+    (void)state;
+    for (int i = 0; i < (is_small() ? 3 : 50); i++) {
+        char *sleeper[] = {"sleep", MARK, NULL};
+        struct cordon_job *job = start(request(sleeper));
+        assert_int_equal(kill(cordon_supervisor_pid(handle), SIGKILL), 0);
+        struct cordon_result *none;
+        assert_int_equal(cordon_job_wait(job, 20000, &none, &err), -1);
+        cordon_job_free(job);
+        cordon_result_free(run(handle, shell("exit 0")));
+    }
+    await_marked(0);
+}
+
 static void closed_with_jobs(void **state)
 {
     (void)state;
@@ -911,6 +965,8 @@ int main(void)
         cmocka_unit_test(streaming),
         cmocka_unit_test(streaming_slowly),
         cmocka_unit_test(supervisor_killed),
+        cmocka_unit_test(supervisor_killed_before),
+        cmocka_unit_test(supervisor_killed_often),
         cmocka_unit_test(closed_with_jobs),
         cmocka_unit_test(forked_caller),
         cmocka_unit_test(host_killed),
