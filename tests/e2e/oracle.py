@@ -15,7 +15,7 @@ import signal
 import time
 
 EXACT = os.environ.get("CORDON_E2E_PRIVATE") == "1"
-GRACE_S = 1.0
+GRACE_S = 1.0 if os.environ.get("CORDON_TEST_QUIET") == "1" else 5.0
 LASTING = {"/", "/proc", "/sys", "/dev", "/dev/shm", "/dev/pts", "/tmp", "/var/tmp", "/sys/fs/cgroup"}
 PR_SET_CHILD_SUBREAPER = 36
 

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cordon_run import GUESTS, SECRET, guest, guest_path, run, start
+from cordon_run import GUESTS, LATE_MS, PATIENCE, SECRET, guest, guest_path, run, start
 
 HIDDEN = {"ENOENT", "EACCES", "EPERM", "ENOTDIR"}
 
@@ -22,14 +22,14 @@ HIDDEN = {"ENOENT", "EACCES", "EPERM", "ENOTDIR"}
 def test_fork_bomb_of_the_default_size(how):
     r = guest("fork_bomb", how, opts=["--time-limit", "1s"])
     assert r.verdict in ("time_limit", "process_limit"), str(r)
-    assert r.seconds < 2.5 and r.result["wall_ms"] <= 1250
+    assert r.seconds < 2.5 * PATIENCE and r.result["wall_ms"] <= 1000 + LATE_MS
 
 
 @pytest.mark.parametrize("count", [1, 20])
 def test_daemon_does_not_delay_the_result(count):
     r = guest("daemon", "30", str(count), opts=["--time-limit", "20s"])
     assert r.verdict == "ok" and r.get("main") == "done", str(r)
-    assert r.seconds < 2, "the result waited for a process that was left behind"
+    assert r.seconds < 2 * PATIENCE, "the result waited for a process that was left behind"
     assert "survived" not in r.out
 
 
@@ -53,7 +53,7 @@ def test_signals_reach_nobody_else(world):
 def test_stopping_init_stops_nothing(full):
     r = guest("signals")
     assert r.get("alive") == "yes" and r.verdict == "ok", str(r)
-    assert r.seconds < 5
+    assert r.seconds < 5 * PATIENCE
 
 
 @pytest.mark.parametrize("how", ["segv", "abort", "xfsz", "xcpu"])
@@ -98,7 +98,7 @@ def test_slow_cleanup_is_not_the_callers_time(full):
     r = run("--time-limit", "20s", "--", "/bin/sh", "-c",
             "cd /tmp && for i in $(seq 200); do mkdir d$i && (cd d$i && seq 100 | xargs touch) && chmod 000 d$i; done")
     assert r.verdict == "ok", str(r)
-    assert r.seconds < r.result["wall_ms"] / 1000 + 1.0
+    assert r.seconds < r.result["wall_ms"] / 1000 + 1.0 * PATIENCE
 
 
 # ---- A2: files -----------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_nothing_leaves(host4, host6):
     for road in ROADS:
         for answer in r.all(road):
             assert answer != "OK", (road, answer)
-    assert r.seconds < 3, "a packet was sent and waited for"
+    assert r.seconds < 3 * PATIENCE, "a packet was sent and waited for"
 
 
 def test_hosts_loopback_is_out_of_reach(world):
@@ -369,4 +369,4 @@ def test_names_are_not_resolved(full):
             "try:\n print(socket.getaddrinfo('example.com', 80))\nexcept OSError as e:\n print('refused')")
     r = run("--time-limit", "10s", "--", "/usr/bin/python3", "-c", code)
     assert r.out == "127.0.0.1\nrefused\n", str(r)
-    assert r.seconds < 5
+    assert r.seconds < 5 * PATIENCE

@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from cordon_run import GUESTS, check_shape, guest_path, run, start
+from cordon_run import GUESTS, QUIET, check_shape, guest_path, run, start
 
 NOISY = ["--allow-read", GUESTS, "--time-limit", "30s", "--"]
 
 # 100 ms on a quiet machine; worlds of the suite run beside each other on few cores.
-GONE_S = 0.1 if os.environ.get("CORDON_TEST_QUIET") == "1" else 1.0
+GONE_S = 0.1 if QUIET else 2.0
 
 
 def _tree(pid):

@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from cordon_run import GUESTS, guest, guest_path, run
+from cordon_run import GUESTS, LATE_MS, PATIENCE, QUIET, guest, guest_path, run
 
 MIB = 1 << 20
-SLACK_MS = 250  # the bound on a wall limit's lateness
 
 
 # ---- wall clock --------------------------------------------------------------------------------------
@@ -18,7 +17,7 @@ SLACK_MS = 250  # the bound on a wall limit's lateness
 def test_wall_limit(how):
     r = guest("sleeper", how, opts=["--time-limit", "400ms"])
     assert (r.verdict, r.code) == ("time_limit", 124), str(r)
-    assert 395 <= r.result["wall_ms"] <= 400 + SLACK_MS, r.result["wall_ms"]
+    assert 395 <= r.result["wall_ms"] <= 400 + LATE_MS, r.result["wall_ms"]
     assert r.result["limit"] == {"name": "time_limit", "value": "400ms"}
     assert "survived" not in r.out and r.get("waiting") == how
 
@@ -32,7 +31,7 @@ def test_wall_limit_twin():
 def test_wall_limit_of_the_stubborn(how):
     r = guest("stubborn", how, opts=["--time-limit", "400ms"])
     assert r.verdict == "time_limit", str(r)
-    assert r.result["wall_ms"] <= 400 + SLACK_MS
+    assert r.result["wall_ms"] <= 400 + LATE_MS
 
 
 def test_output_before_the_limit_is_kept():
@@ -60,7 +59,7 @@ def test_cpu_time_limit(how):
     r = guest("burn", how, "8000", "4", opts=["--cpu-time", "500ms", "--cpu-limit", "0", "--time-limit", "20s"])
     assert (r.verdict, r.code) == ("cpu_time_limit", 124), str(r)
     assert r.result["limit"]["name"] == "cpu_time"
-    assert r.result["cpu_user_ms"] + r.result["cpu_sys_ms"] < 1200
+    assert r.result["cpu_user_ms"] + r.result["cpu_sys_ms"] < (1200 if QUIET else 4000)
 
 
 def test_cpu_time_limit_twin():
@@ -188,7 +187,7 @@ def test_peak_of_processes(full, world):
 def test_fork_bomb(how):
     r = guest("fork_bomb", how, opts=["--processes", "40", "--time-limit", "1s"])
     assert r.verdict in ("time_limit", "process_limit"), str(r)
-    assert r.seconds < 2.5, r.seconds
+    assert r.seconds < 2.5 * PATIENCE, r.seconds
     assert int(r.get("forked")) <= 40 and r.get("fork") == "EAGAIN"
 
 
@@ -206,7 +205,7 @@ def test_zombies_count_and_orphans_are_reaped(full):
 
 def test_vfork_that_never_returns():
     r = guest("zombies", "vfork", "20", opts=["--time-limit", "400ms"])
-    assert r.verdict == "time_limit" and r.result["wall_ms"] <= 400 + SLACK_MS
+    assert r.verdict == "time_limit" and r.result["wall_ms"] <= 400 + LATE_MS
 
 
 # ---- output ------------------------------------------------------------------------------------------
@@ -240,7 +239,7 @@ def test_output_cap_by_default():
 
 def test_output_flood_ends_at_the_wall_limit():
     r = guest("output", "both", "1000", "forever", opts=["--time-limit", "500ms", "--max-output", "100K"])
-    assert r.verdict == "time_limit" and r.result["wall_ms"] <= 500 + SLACK_MS
+    assert r.verdict == "time_limit" and r.result["wall_ms"] <= 500 + LATE_MS
     assert r.result["stdout_truncated"] and len(r.stream("stdout")) == 100 << 10
 
 
@@ -248,7 +247,7 @@ def test_output_limit_that_kills():
     opts = ["--max-output", "10000", "--kill-on-output-limit", "--time-limit", "10s"]
     r = guest("output", "stdout", "1000", "forever", opts=opts)
     assert (r.verdict, r.code) == ("output_limit", 122), str(r)
-    assert r.result["limit"]["name"] == "max_output" and r.seconds < 5
+    assert r.result["limit"]["name"] == "max_output" and r.seconds < 5 * PATIENCE
     assert guest("output", "stdout", "10000", opts=opts).verdict == "ok"
 
 
@@ -369,7 +368,7 @@ def test_a_neighbour_is_unharmed(hostile):
         thread.join()
     assert beside.verdict == "ok" and beside.get("burnt_ms") == "400"
     # The bound is 1.5; unless the machine is said to be quiet, other work on it has its own wishes.
-    bound = 1.5 * alone + 50 if os.environ.get("CORDON_TEST_QUIET") == "1" else 5 * alone + 500
+    bound = 1.5 * alone + 50 if QUIET else 5 * alone + 500
     assert beside.result["wall_ms"] <= bound, (alone, beside.result["wall_ms"])
 
 

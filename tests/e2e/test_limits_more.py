@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cordon_run import CORDON, GUESTS, guest, guest_path, host_env, run
+from cordon_run import CORDON, GUESTS, LATE_MS, PATIENCE, QUIET, guest, guest_path, host_env, run
 
 MIB = 1 << 20
 FULL = os.environ.get("CORDON_TEST_FULL") == "1"
@@ -226,7 +226,7 @@ def test_cpu_percent_of_part_of_a_core(percent):
 
 def test_paused_guest_is_ended_in_time():
     r = guest("burn", "process", "60000", "4", opts=["--cpu-limit", "10", "--time-limit", "700ms"])
-    assert r.verdict == "time_limit" and r.result["wall_ms"] <= 700 + 250 * SLOW, str(r)
+    assert r.verdict == "time_limit" and r.result["wall_ms"] <= 700 + LATE_MS * SLOW, str(r)
 
 
 # ---- numbers against known truths ----------------------------------------------------------------------
@@ -234,20 +234,20 @@ def test_paused_guest_is_ended_in_time():
 @pytest.mark.parametrize("how", ["process", "thread", "exited"])
 def test_500_ms_of_cpu_in_4(how):
     r = guest("burn", how, "500", "4", opts=["--cpu-limit", "0", "--time-limit", wall(20)])
-    assert r.verdict == "ok" and 490 <= cpu_ms(r) <= 530 + 60 * SLOW, r.result
+    assert r.verdict == "ok" and 490 <= cpu_ms(r) <= 530 + 60 * SLOW * PATIENCE, r.result
 
 
 def test_500_ms_of_cpu_nobody_waits_for(world):
     """Groups know it all the same; without, what a process used after the last look is lost."""
     r = guest("ask", "unwaited", "500", "4", opts=["--cpu-limit", "0", "--time-limit", wall(20)])
     exact = world.cgroup != "none"
-    low, high = (490, 530 + 60 * SLOW) if exact else (340, 560 + 60 * SLOW)
+    low, high = (490, 530 + 60 * SLOW * PATIENCE) if exact else (340 if QUIET else 0, 560 + 60 * SLOW * PATIENCE)
     assert r.verdict == "ok" and low <= cpu_ms(r) <= high, r.result
 
 
 def test_cpu_of_a_killed_tree():
     r = guest("burn", "process", "60000", "2", opts=["--cpu-limit", "0", "--time-limit", wall(20), "--cpu-time", "500ms"])
-    assert r.verdict == "cpu_time_limit" and 480 <= cpu_ms(r) <= 700 + 200 * SLOW, r.result
+    assert r.verdict == "cpu_time_limit" and 480 <= cpu_ms(r) <= 700 + 200 * SLOW * PATIENCE, r.result
 
 
 def test_64_mib_touched():
@@ -259,8 +259,8 @@ def test_64_mib_touched():
 
 def test_300_ms_slept():
     r = run("--", "/bin/sleep", "0.3")
-    assert 300 <= r.result["wall_ms"] <= 360 + 400 * SLOW, r.result
-    assert cpu_ms(r) <= 30 or SLOW > 1
+    assert 300 <= r.result["wall_ms"] <= 360 + 400 * SLOW * PATIENCE, r.result
+    assert cpu_ms(r) <= 30 * PATIENCE or SLOW > 1
 
 
 def test_peak_of_processes_counts_the_guest_only(world):
@@ -298,7 +298,7 @@ def plain_run(_):
 
 
 def settled(before):
-    end = time.monotonic() + 2 * SLOW
+    end = time.monotonic() + 2 * SLOW * PATIENCE
     while True:
         after, groups = counts()
         if after == before or time.monotonic() > end:
@@ -347,9 +347,9 @@ def test_neighbours_own_time(hostile, need):
     time.sleep(0.3)
     beside = min(work() for _ in range(2))
     thread.join()
-    assert beside <= 1.5 * alone + 20, (alone, beside)
+    assert beside <= (1.5 * alone + 20 if QUIET else 4 * alone + 200), (alone, beside)
     assert results[0].verdict in ("time_limit", "memory_limit", "process_limit"), str(results[0])
-    assert results[0].result["wall_ms"] <= 1500 + 250
+    assert results[0].result["wall_ms"] <= 1500 + LATE_MS
 
 
 # ---- stress-ng -----------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def test_stress_ng(program, kind):
     r = run("--memory-limit", "128M", "--processes", "64", "--time-limit", wall(seconds), "--", "stress-ng", *words,
             "--timeout", str(seconds * 3 * SLOW), "--temp-path", "/tmp", timeout=120 * SLOW)
     assert r.verdict in ("time_limit", "memory_limit", "process_limit", "disk_limit", "nonzero_exit", "ok"), str(r)
-    assert r.result["wall_ms"] <= (seconds * 1000 + 250) * SLOW
+    assert r.result["wall_ms"] <= (seconds * 1000 + LATE_MS) * SLOW
     assert r.result["processes_peak"] <= 64
     if "memory" in r.layers["cgroup"]:
         # What the kernel charges for a dying process may pass the limit by some pages.

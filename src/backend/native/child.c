@@ -234,7 +234,7 @@ static uint64_t child_tv_ns(struct timeval tv)
 
 void native_child_note_usage(struct native_child *c)
 {
-    struct rusage self, helpers;
+    struct rusage self = {0}, helpers = {0};
     getrusage(RUSAGE_SELF, &self);
     getrusage(RUSAGE_CHILDREN, &helpers);
     c->status->setup_user_ns = child_tv_ns(self.ru_utime) + child_tv_ns(helpers.ru_utime);
@@ -247,7 +247,8 @@ void native_child_note_end(struct native_child *c)
 {
     struct native_status *s = c->status;
     struct rusage ru;
-    getrusage(RUSAGE_CHILDREN, &ru);
+    if (getrusage(RUSAGE_CHILDREN, &ru) < 0)
+        return; /* the supervisor has the numbers of pid 1 with everything it waited for */
     s->guest_user_ns = child_tv_ns(ru.ru_utime) - s->guest_user_ns;
     s->guest_sys_ns = child_tv_ns(ru.ru_stime) - s->guest_sys_ns;
     s->guest_rss_bytes = (uint64_t)ru.ru_maxrss * 1024;
