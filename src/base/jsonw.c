@@ -127,6 +127,16 @@ void jsonw_ms(struct jsonw *j, const char *key, uint64_t ns)
     buf_printf(j->out, "%" PRIu64 ".%03" PRIu64, us / 1000, us % 1000);
 }
 
+void jsonw_double(struct jsonw *j, const char *key, double value)
+{
+    if (!(value - value == 0)) {
+        jsonw_null(j, key);
+        return;
+    }
+    jsonw_key(j, key);
+    buf_printf(j->out, "%.15g", value);
+}
+
 void jsonw_bool(struct jsonw *j, const char *key, bool value)
 {
     jsonw_key(j, key);

@@ -23,6 +23,7 @@ void jsonw_base64(struct jsonw *j, const char *key, const void *data, size_t len
 void jsonw_int(struct jsonw *j, const char *key, int64_t value);
 void jsonw_uint(struct jsonw *j, const char *key, uint64_t value);
 void jsonw_ms(struct jsonw *j, const char *key, uint64_t ns); /* milliseconds with three decimals */
+void jsonw_double(struct jsonw *j, const char *key, double value); /* not finite: null */
 void jsonw_bool(struct jsonw *j, const char *key, bool value);
 void jsonw_null(struct jsonw *j, const char *key);
 

@@ -23,7 +23,7 @@ struct cli_verb {
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit status */
 };
 
-extern const struct cli_verb cli_verb_workspace;
+extern const struct cli_verb cli_verb_workspace, cli_verb_grade;
 extern const struct cli_verb cli_verb_run, cli_verb_explain, cli_verb_profile, cli_verb_doctor,
     cli_verb_languages, cli_verb_completions, cli_verb_supervise;
 /* All of them, ending with NULL; main.c. */

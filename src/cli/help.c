@@ -67,7 +67,7 @@ static bool help_word(const struct cli_verb *verb, int argc, char **argv, struct
 static int completions_run(int argc, char **argv)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(HELP_MAX);
-    struct show_verb verbs[16];
+    struct show_verb verbs[24];
     struct cordon_err err = {0};
     struct options options;
     int status;

@@ -192,7 +192,20 @@ static int source_run(struct lang_job *job, struct cordon_err *err)
     run->files = job->files;
     run->n_files = job->n_files;
     run->stage = "run";
-    return run_start(run, err);
+    if (!job->prepare_only)
+        return run_start(run, err);
+    run->result = (struct result){.verdict = VERDICT_OK, .stage = "run"};
+    run->on_done(run);
+    return 0;
+}
+
+char *const *lang_argv(struct lang_job *job, uint64_t memory_bytes, struct arena *arena)
+{
+    struct lang_words with = {.source = job->inside,
+                              .output = job->output,
+                              .memory_bytes = memory_bytes,
+                              .args = job->source->args};
+    return lang_registry_expand(job->lang->run, &with, arena);
 }
 
 static int source_step(struct lang_job *job, char *const *argv, const char *stage,

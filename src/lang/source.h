@@ -51,6 +51,7 @@ struct lang_job {
     int artifact_fd, cache_fd;
     char key[SHA256_HEX];
     bool open, compiles;
+    bool prepare_only; /* set before lang_start() */
 };
 
 /* run carries loop, host, policy, options, on_done and data as for run_start(); argv, files and
@@ -58,6 +59,11 @@ struct lang_job {
  */
 int lang_start(struct lang_job *job, const struct lang_source *source, struct run_job *run,
                struct cordon_err *err);
+/* With prepare_only: everything up to the run itself, which the caller then starts as often as he
+ * likes, with run_start() on jobs of his own. on_done(run) comes with verdict ok, maybe before
+ * lang_start() returns, when *run holds what such a job needs: host, policy, argv, files, n_files
+ * and stage, all borrowed from here. lang_argv() gives the words for another memory limit. */
+char *const *lang_argv(struct lang_job *job, uint64_t memory_bytes, struct arena *arena);
 /* Either guest. */
 void lang_cancel(struct lang_job *job);
 /* After run_done(run), or before it was started. Safe on a zeroed job. */

@@ -1,0 +1,277 @@
+/* `cordon grade`: the command is the supervisor of all its guests. */
+#include "cli/grade.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "cli/cli.h"
+#include "policy/units.h"
+
+#define REPORT_MAX ((size_t)1 << 30)
+#define EXIT_NOT_ALL 1
+
+extern char **environ;
+
+static const struct options_own grade_options[] = {
+    {"cases", 0, OPTIONS_REQUIRED, GRADE_OPT_CASES, "PATH",
+     "folder with NAME.in and NAME.out, or a JSON or JSONL file of cases"},
+    {"stdin", 0, OPTIONS_REQUIRED, GRADE_OPT_STDIN, "FILE",
+     "input of one case; repeatable, each with its --expect"},
+    {"expect", 0, OPTIONS_REQUIRED, GRADE_OPT_EXPECT, "FILE", "output that case must give"},
+    {"compare", 0, OPTIONS_REQUIRED, GRADE_OPT_COMPARE, "HOW",
+     "exact, trimmed (the default), token, float[:TOLERANCE], unordered, or a checker program"},
+    {"interactor", 0, OPTIONS_REQUIRED, GRADE_OPT_INTERACTOR, "FILE",
+     "program the submission talks to; it decides"},
+    {"stop-on-fail", 0, OPTIONS_NONE, GRADE_OPT_STOP, NULL,
+     "run no case after the first that is not accepted"},
+    {"jobs", 'j', OPTIONS_REQUIRED, GRADE_OPT_JOBS, "N", "so many cases at once (1)"},
+    {"language", 0, OPTIONS_REQUIRED, GRADE_OPT_LANGUAGE, "NAME",
+     "language of the submission, where its suffix does not say it"},
+    {"report", 0, OPTIONS_REQUIRED, GRADE_OPT_REPORT, "FORMAT[=FILE]",
+     "table, json, junit, tap or html, on standard output or to FILE; repeatable"},
+    {"json", 0, OPTIONS_NONE, GRADE_OPT_JSON, NULL, "the same as --report json"},
+    CLI_HELP_ROW,
+};
+
+/* ---- reports ---- */
+
+static int add_target(struct grade_cli *c, const char *text, struct cordon_err *err)
+{
+    const char *equals = strchr(text, '=');
+    char name[16];
+    struct grade_target t = {.path = equals ? equals + 1 : NULL};
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, "="), text);
+    if (!report_by_name(name, &t.format)) {
+        err_set(err, CORDON_ERR_USAGE, "options", 0, "--report %.60s: there is no such format",
+                text);
+        return err_hint(err, "table, json, junit, tap or html, and =FILE where it is to go to one");
+    }
+    for (size_t i = 0; i < c->n_targets; i++)
+        if (!t.path && !c->targets[i].path)
+            return err_set(err, CORDON_ERR_USAGE, "options", 0,
+                           "two reports cannot both go to standard output");
+    if (c->n_targets == GRADE_REPORTS_MAX || (t.path && !*t.path))
+        return err_set(err, CORDON_ERR_USAGE, "options", 0, "--report %.60s: %s", text,
+                       t.path && !*t.path ? "no file" : "too many reports");
+    c->targets[c->n_targets++] = t;
+    return 0;
+}
+
+/* Where a report goes is looked at before anything runs; people read a table in any case. */
+static int open_targets(struct grade_cli *c, struct cordon_err *err)
+{
+    bool has_stdout = false;
+    for (size_t i = 0; i < c->options.n_own; i++) {
+        const struct options_hit *hit = &c->options.own[i];
+        if ((hit->id == GRADE_OPT_JSON && add_target(c, "json", err) < 0) ||
+            (hit->id == GRADE_OPT_REPORT && add_target(c, hit->value, err) < 0))
+            return -1;
+    }
+    for (size_t i = 0; i < c->n_targets; i++) {
+        const char *path = c->targets[i].path;
+        has_stdout = has_stdout || !path;
+        if (!path)
+            continue;
+        _cleanup_free_ char *dir = strdup(path);
+        if (!dir)
+            return err_nomem(err, "options");
+        char *slash = strrchr(dir, '/');
+        if (slash)
+            slash[slash == dir] = '\0';
+        if (access(slash ? dir : ".", W_OK | X_OK) < 0)
+            return err_set(err, CORDON_ERR_USAGE, "options", errno, "--report %.300s", path);
+    }
+    return has_stdout ? 0 : add_target(c, "table", err);
+}
+
+/* A plain file appears whole or not at all. */
+static int write_file(const char *path, const struct buf *text)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+        return fd < 0 ? -1 : cli_write(fd, text->data, text->len);
+    }
+    _cleanup_buf_ struct buf fresh = BUF_INIT(8192);
+    buf_printf(&fresh, "%s.%d.tmp", path, (int)getpid());
+    if (fresh.failed)
+        return -1;
+    _cleanup_close_ int fd =
+        open(fresh.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -1;
+    if (cli_write(fd, text->data, text->len) == 0 && rename(fresh.data, path) == 0)
+        return 0;
+    int e = errno;
+    unlink(fresh.data);
+    errno = e;
+    return -1;
+}
+
+static int write_target(const struct grade_target *t, const struct grade_outcome *o,
+                        struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(REPORT_MAX);
+    bool color = !t->path && isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    report_write(t->format, o, color, &text);
+    if (text.failed)
+        return err_nomem(err, "report");
+    int r = t->path ? write_file(t->path, &text) : cli_write(STDOUT_FILENO, text.data, text.len);
+    return r < 0 ? err_set(err, CORDON_ERR_INTERNAL, "report", errno, "%.300s",
+                           t->path ? t->path : "standard output")
+                 : 0;
+}
+
+/* ---- life ---- */
+
+void grade_cli_progress(struct grade_cli *c, size_t done, size_t total, const char *name)
+{
+    _cleanup_buf_ struct buf line = BUF_INIT(1024);
+    if (!c->shows_progress)
+        return;
+    buf_str(&line, "\r\033[K");
+    if (name) {
+        buf_printf(&line, "[%zu/%zu] ", done, total);
+        report_plain(name, strlen(name), 50, &line);
+    }
+    (void)cli_write(STDERR_FILENO, line.data, line.len);
+}
+
+static void on_signal(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    struct grade_cli *c = w->data;
+    struct signalfd_siginfo info;
+    if (read(c->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info) && c->on_cancel)
+        c->on_cancel(c);
+}
+
+static int start(struct grade_cli *c, struct cordon_err *err)
+{
+    sigset_t set;
+    struct rlimit files;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGQUIT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    if (loop_init(&c->loop) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "event loop");
+    c->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    c->signals = (struct loop_watch){.fd = c->signal_fd, .fn = on_signal, .data = c};
+    if (c->signal_fd < 0 || loop_set(&c->loop, &c->signals, EPOLLIN) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "signals");
+    /* every guest takes about a dozen descriptors of ours; guests have a limit of their own */
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    return host_probe_quick(&c->host, err);
+}
+
+static int parse_jobs(struct grade_cli *c, struct cordon_err *err)
+{
+    const char *text = options_get(&c->options, GRADE_OPT_JOBS);
+    uint64_t n = 0;
+    if (!text)
+        return 0;
+    if (units_count(text, &n) || n < 1 || n > 256)
+        return err_set(err, CORDON_ERR_USAGE, "options", 0, "-j %.60s: not a number from 1 to 256",
+                       text);
+    c->jobs = (unsigned)n;
+    return 0;
+}
+
+static int choose(const struct grade_cli *c, grade_way **ret, struct cordon_err *err)
+{
+    if (options_has(&c->options, GRADE_OPT_CASES) || options_has(&c->options, GRADE_OPT_STDIN) ||
+        options_has(&c->options, GRADE_OPT_EXPECT)) {
+        *ret = grade_cli_judge;
+        return 0;
+    }
+    err_set(err, CORDON_ERR_USAGE, "options", 0, "nothing to grade against");
+    return err_hint(err, "--cases PATH, or --stdin FILE --expect FILE");
+}
+
+static int grade_status(const struct grade_outcome *o)
+{
+    if (o->verdict && str_eq(o->verdict, "SE"))
+        return CORDON_ERR_INTERNAL;
+    return o->n_tests > 0 && o->passed == o->n_tests && !o->error ? 0 : EXIT_NOT_ALL;
+}
+
+static int grade(struct grade_cli *c, int *ret_status, struct cordon_err *err)
+{
+    struct grade_outcome outcome = {0};
+    grade_way *way;
+    if (choose(c, &way, err) < 0 || parse_jobs(c, err) < 0 || open_targets(c, err) < 0)
+        return -1;
+    struct policy_input input = options_input(&c->options, environ);
+    if (policy_resolve(&input, &c->policy, err) < 0)
+        return -1;
+    c->shows_progress = isatty(STDERR_FILENO) && policy_num(c->policy, FIELD_LOG) != LOG_QUIET;
+    if (start(c, err) < 0)
+        return -1;
+    int r = way(c, &outcome, err);
+    grade_cli_progress(c, 0, 0, NULL);
+    for (size_t i = 0; r == 0 && i < c->n_targets; i++)
+        r = write_target(&c->targets[i], &outcome, err);
+    *ret_status = grade_status(&outcome);
+    grade_outcome_done(&outcome);
+    return r;
+}
+
+static int grade_run(int argc, char **argv)
+{
+    struct grade_cli c = {.signal_fd = -1, .loop.epoll_fd = -1};
+    struct cordon_err err = {0};
+    bool help = false;
+    int status = 0;
+
+    /* expected outputs pass through our memory */
+    prctl(PR_SET_DUMPABLE, 0);
+    if (cli_parse(&cli_verb_grade, argc, argv, &c.options, &help, &err) < 0)
+        return cli_fail(&err);
+    if (help) {
+        status = cli_help_verb(&cli_verb_grade);
+    } else if (grade(&c, &status, &err) < 0) {
+        policy_err_clean(&err);
+        status = cli_fail(&err);
+    }
+    policy_free(c.policy);
+    options_done(&c.options);
+    util_close(&c.signal_fd);
+    loop_done(&c.loop);
+    return status;
+}
+
+const struct cli_verb cli_verb_grade = {
+    .name = "grade",
+    .usage = "[options] FILE | - | -- CMD [ARG...]",
+    .summary = "run a submission on cases and judge what it gives",
+    .own = grade_options,
+    .n_own = ARRAY_SIZE(grade_options),
+    .with_policy = true,
+    .details =
+        "A case ends as AC accepted, WA wrong answer, PE presentation error (right words, wrong\n"
+        "blanks), TLE, MLE, OLE time, memory or output limit, RE runtime error, CE does not\n"
+        "compile, or SE: a failure of the judge, never a score. The limits are those of a run and\n"
+        "hold for each case.\n\n"
+        "exit status: 0 everything passed, 1 it did not; 64 usage, 78 a case file or the\n"
+        "configuration is wrong, 69 this host cannot build the wall, 70 a failure of ours (SE),\n"
+        "130 cancelled.\n",
+    .run = grade_run,
+};

@@ -1,0 +1,143 @@
+/* Verdicts and scores. Pure. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "grade/judge_internal.h"
+
+const char *const judge_words[] = {"AC", "WA", "PE", "TLE", "MLE", "RE", "OLE", "CE", "SE"};
+
+enum judge_word judge_word_of(const struct result *r)
+{
+    switch (r->verdict) {
+    case VERDICT_OK: return JUDGE_AC;
+    case VERDICT_TIME_LIMIT:
+    case VERDICT_CPU_TIME_LIMIT: return JUDGE_TLE;
+    case VERDICT_MEMORY_LIMIT: return JUDGE_MLE;
+    case VERDICT_OUTPUT_LIMIT:
+    case VERDICT_DISK_LIMIT: return JUDGE_OLE;
+    case VERDICT_NONZERO_EXIT:
+    case VERDICT_SIGNALED:
+    case VERDICT_PROCESS_LIMIT: return JUDGE_RE;
+    case VERDICT_REJECTED: return JUDGE_CE;
+    case VERDICT_CANCELLED:
+    case VERDICT_SANDBOX_ERROR: return JUDGE_SE;
+    }
+    return JUDGE_SE;
+}
+
+/* "points 0.5 ..." or "0.5 ..." at the start of what it said; a share of the case's points. */
+static bool helper_points(const struct result_stream *said, double *ret)
+{
+    char text[64];
+    size_t n = MIN(said->len, sizeof(text) - 1);
+    if (n == 0)
+        return false;
+    memcpy(text, said->data, n);
+    text[n] = '\0';
+    const char *at = str_starts(text, "points ") ? text + 7 : text;
+    char *end;
+    double value = strtod(at, &end);
+    if (end == at || !(value >= 0) || !(value <= 1))
+        return false;
+    *ret = value;
+    return true;
+}
+
+/* testlib's statuses. Anything else, its own "fail" (3) included, is no judgement. */
+enum judge_word judge_word_of_helper(const struct result *r, double *ret_fraction)
+{
+    *ret_fraction = 0;
+    if (r->verdict == VERDICT_OK) {
+        *ret_fraction = 1;
+        return JUDGE_AC;
+    }
+    if (r->verdict != VERDICT_NONZERO_EXIT || r->error[0])
+        return JUDGE_SE;
+    switch (r->exit_code) {
+    case 1: return JUDGE_WA;
+    case 2:
+    case 4: /* testlib: unexpected end of file */
+    case 8: return JUDGE_PE;
+    case 7:
+        if (!helper_points(&r->out[1], ret_fraction))
+            return JUDGE_SE;
+        return *ret_fraction >= 1 ? JUDGE_AC : JUDGE_WA;
+    default: return JUDGE_SE;
+    }
+}
+
+void judge_describe(const struct result *r, char *ret, size_t size)
+{
+    if (r->error[0])
+        snprintf(ret, size, "%s", r->error);
+    else if (r->verdict == VERDICT_SIGNALED)
+        snprintf(ret, size, "signal %d (%s)", r->signal, strsignal(r->signal));
+    else if (r->verdict == VERDICT_NONZERO_EXIT)
+        snprintf(ret, size, "exit status %d", r->exit_code);
+    else
+        *ret = '\0';
+}
+
+static int sum_groups(struct grade_outcome *o, const struct cases *cases, const double *fractions,
+                      struct cordon_err *err)
+{
+    if (cases->n_groups == 0)
+        return 0;
+    o->groups = arena_alloc(&o->arena, cases->n_groups * sizeof(*o->groups));
+    if (!o->groups)
+        return err_nomem(err, "judge");
+    o->n_groups = cases->n_groups;
+    for (size_t g = 0; g < cases->n_groups; g++) {
+        const char *name = cases->groups[g].name;
+        double fraction = 1, points = 0;
+        for (size_t i = 0; i < cases->n; i++) {
+            if (!cases->rows[i].group || !str_eq(cases->rows[i].group, name))
+                continue;
+            points += cases->rows[i].points;
+            fraction = MIN(fraction, fractions[i]);
+        }
+        if (cases->groups[g].points >= 0)
+            points = cases->groups[g].points;
+        struct grade_group *row = &o->groups[g];
+        *row = (struct grade_group){arena_strdup(&o->arena, name), fraction * points, points};
+        if (!row->name)
+            return err_nomem(err, "judge");
+        o->score += row->score;
+        o->points += row->points;
+    }
+    return 0;
+}
+
+int judge_sum(struct grade_outcome *o, const struct cases *cases, const double *fractions,
+              struct cordon_err *err)
+{
+    const char *first = NULL;
+    bool ours = false;
+    o->score = o->points = 0;
+    if (sum_groups(o, cases, fractions, err) < 0)
+        return -1;
+    for (size_t i = 0; i < o->n_tests; i++) {
+        struct grade_test *t = &o->tests[i];
+        t->score = fractions[i] * t->points;
+        if (!t->group) {
+            o->score += t->score;
+            o->points += t->points;
+        }
+        if (t->status == GRADE_NOT_RUN)
+            continue;
+        ours = ours || str_eq(t->verdict, judge_words[JUDGE_SE]);
+        if (!first && !str_eq(t->verdict, judge_words[JUDGE_AC]))
+            first = t->verdict;
+    }
+    grade_count(o);
+    if (!o->verdict)
+        o->verdict = ours ? judge_words[JUDGE_SE] : first ? first : judge_words[JUDGE_AC];
+    o->has_score = !ours;
+    if (ours)
+        o->score = 0;
+    return 0;
+}
