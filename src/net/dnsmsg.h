@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DNSMSG_UDP_MAX 1232 /* what we offer and send over UDP */
-#define DNSMSG_TCP_MAX 4096 /* enough for any answer we have a use for */
+#define DNSMSG_UDP_MAX 1232  /* what we offer and send over UDP */
+#define DNSMSG_TCP_MAX 16384 /* enough for any answer we have a use for */
 #define DNSMSG_NAME_MAX 253
 #define DNSMSG_ADDRS_MAX 16
 

@@ -24,22 +24,22 @@ enum httpwatch_state {
     HTTPWATCH_HEAD,
     HTTPWATCH_BODY,       /* `left` bytes of a body of known length */
     HTTPWATCH_CHUNK_SIZE, /* a chunked body: at a line with a size */
-    HTTPWATCH_CHUNK,      /* `left` bytes of a chunk, line end included */
+    HTTPWATCH_CHUNK,      /* `left` bytes of a chunk */
+    HTTPWATCH_CHUNK_END,  /* at the line end behind a chunk */
     HTTPWATCH_TRAILER,
     HTTPWATCH_UPGRADE, /* the server decides what comes next: httpwatch_answer */
     HTTPWATCH_RAW,     /* it agreed to another protocol: no requests any more */
+    HTTPWATCH_H2,      /* it agreed to HTTP/2, whose names cannot be followed: nothing passes */
 };
 
 struct httpwatch {
     struct nethost host; /* that was dialled */
-    uint16_t port;
-    bool any_host; /* the host's loopback has many names: Host is not compared, the rest is */
+    bool any_host;       /* the host's loopback has many names: they are not compared, the rest is
+                            checked all the same */
     enum httpwatch_state state;
     uint64_t left;
-    bool is_first_line_done; /* TRAILER: bytes of a line were passed */
+    bool has_upgrade, has_h2; /* asked for by the request at hand */
 };
-
-void httpwatch_init(struct httpwatch *w, const struct nethost *host, uint16_t port);
 
 enum httpwatch_verdict {
     HTTPWATCH_PASS,     /* forward *ret_pass bytes; what is left needs more behind it */

@@ -47,8 +47,9 @@ int resolve_new(struct loop *loop, const struct resolve_config *config,
                 struct resolver **ret_resolver, struct cordon_err *err);
 void resolve_free(struct resolver *r); /* pending questions are dropped without an answer */
 
-/* fn is called exactly once, never from inside this call, unless resolve_cancel comes first. NULL
- * when there is no room for another question. name: canonical. */
+/* now_ms: CLOCK_MONOTONIC. fn is called exactly once, from resolve_tick, unless resolve_cancel
+ * comes first; it may start and cancel others. NULL when there is no room for another question.
+ * name: canonical. */
 struct resolve_query *resolve_start(struct resolver *r, const char *name, uint64_t now_ms,
                                     resolve_fn *fn, void *data);
 void resolve_cancel(struct resolve_query *q);

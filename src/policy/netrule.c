@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include "base/util.h"
+#include "policy/nethost.h"
 
 static const uint8_t mapped_prefix[12] = {[10] = 0xff, [11] = 0xff};
 static const uint8_t nat64_prefix[12] = {0x00, 0x64, 0xff, 0x9b};
@@ -47,7 +48,7 @@ bool netrule_parse_addr(const char *text, uint8_t ret_addr[static 16])
 /* A last label that is a number in any base makes resolvers read the whole name as an address. */
 static bool label_is_number(const char *label, size_t len)
 {
-    if (len > 2 && label[0] == '0' && label[1] == 'x')
+    if (len >= 2 && label[0] == '0' && label[1] == 'x')
         return strspn(label + 2, "0123456789abcdef") == len - 2;
     return strspn(label, "0123456789") == len;
 }
@@ -60,7 +61,7 @@ static bool label_is_ldh(const char *label, size_t len)
         if (!(label[i] >= 'a' && label[i] <= 'z') && !is_digit(label[i]) && label[i] != '-')
             return false;
     }
-    return true;
+    return len < 4 || memcmp(label, "xn--", 4) != 0 || nethost_is_ace_label(label, len);
 }
 
 /* Lower case into ret without the final dot; false when it does not fit. */

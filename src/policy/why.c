@@ -6,7 +6,8 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "policy/netrule.h"
+#include "policy/netset.h"
+#include "policy/nethost.h"
 #include "policy/show.h"
 #include "policy/value.h"
 
@@ -226,130 +227,50 @@ int why_path(const struct policy *policy, const char *path, bool write, struct w
 /* ---- hosts ------------------------------------------------------------------------------------
  */
 
-struct target {
-    struct netrule rule; /* the asked host, read as a rule: exact name or address */
-    uint16_t port;       /* 0: any */
-};
-
-static bool rule_matches(const struct netrule *rule, const struct target *t)
+/* HOST[:PORT] as a rule or a program would write it; V6 also without brackets. */
+static int read_target(const char *text, struct nethost *ret_host, uint16_t *ret_port,
+                       enum netrule_proto *ret_proto, struct cordon_err *err)
 {
-    if (t->rule.kind == NETRULE_ADDRESS)
-        return netrule_matches_addr(rule, t->rule.addr);
-    return netrule_matches_name(rule, t->rule.host);
-}
-
-static const struct policy_item *find_deny(const struct policy *p, const struct target *t)
-{
-    const struct policy_value *v = policy_value(p, FIELD_DENY_NETWORK);
-    for (size_t i = 0; i < v->n_items; i++) {
-        struct netrule rule;
-        char why[NETRULE_WHY_MAX];
-        if (netrule_parse(v->items[i].text, &rule, why) == 0 && rule_matches(&rule, t) &&
-            (rule.port == 0 || rule.port == t->port))
-            return &v->items[i];
-    }
-    return NULL;
-}
-
-static size_t default_ports(const struct policy *p, uint16_t *ports, size_t max)
-{
-    const struct policy_value *v = policy_value(p, FIELD_ALLOW_PORTS);
-    size_t n = 0;
-    for (; n < v->n_items && n < max; n++)
-        ports[n] = (uint16_t)v->items[n].num;
-    return n;
-}
-
-static const struct policy_item *find_allow(const struct policy *p, const struct target *t,
-                                            enum field_id *ret_id)
-{
-    static const enum field_id lists[] = {FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,
-                                          FIELD_ALLOW_PATTERNS};
-    uint16_t ports[256];
-    size_t n = default_ports(p, ports, ARRAY_SIZE(ports));
-    for (size_t l = 0; l < ARRAY_SIZE(lists); l++) {
-        const struct policy_value *v = policy_value(p, lists[l]);
-        for (size_t i = 0; i < v->n_items; i++) {
-            struct netrule rule;
-            char why[NETRULE_WHY_MAX];
-            if (netrule_parse(v->items[i].text, &rule, why) == 0 && rule_matches(&rule, t) &&
-                (t->port == 0 || netrule_port_matches(&rule, t->port, ports, n))) {
-                *ret_id = lists[l];
-                return &v->items[i];
-            }
-        }
-    }
-    return NULL;
-}
-
-/* A service of the host's loopback that was opened by its port. */
-static const struct policy_item *find_host_port(const struct policy *p, const struct target *t)
-{
-    const struct policy_value *v = policy_value(p, FIELD_ALLOW_HOST_PORT);
-    if (t->rule.kind != NETRULE_NAME || !str_eq(t->rule.host, "host.cordon"))
-        return NULL;
-    for (size_t i = 0; i < v->n_items; i++) {
-        if (t->port == 0 || v->items[i].num == t->port)
-            return &v->items[i];
-    }
-    return NULL;
-}
-
-/* allow_network = true, or bridge: every public name, every port. */
-static void why_everything(const struct policy *p, const struct target *t, struct why *ret)
-{
-    const struct policy_value *block = policy_value(p, FIELD_BLOCK_INTERNAL);
-    const struct policy_value *all = policy_value(p, FIELD_ALLOW_NETWORK);
-    bool internal = t->rule.kind == NETRULE_ADDRESS ? netrule_addr_is_internal(t->rule.addr)
-                                                    : str_eq(t->rule.host, "localhost");
-    if (internal && policy_bool(p, FIELD_BLOCK_INTERNAL))
-        answer_value(ret, false, FIELD_BLOCK_INTERNAL, block);
-    else if (all->set && all->num)
-        answer_value(ret, true, FIELD_ALLOW_NETWORK, all);
-    else
-        answer_value(ret, true, FIELD_NETWORK, policy_value(p, FIELD_NETWORK));
-}
-
-static int read_target(const char *host, struct target *ret, struct cordon_err *err)
-{
-    struct target t;
+    struct netrule rule;
     char why[NETRULE_WHY_MAX];
-    if (netrule_parse(host, &t.rule, why) < 0) {
-        err_set(err, CORDON_ERR_USAGE, "usage", 0, "--host: '%.200s' %s", host, why);
+    *ret_proto = NETRULE_TCP;
+    if (nethost_parse_port(text, strlen(text), ret_host, ret_port))
+        return 0;
+    if (netrule_parse(text, &rule, why) < 0) {
+        err_set(err, CORDON_ERR_USAGE, "usage", 0, "--host: '%.200s' %s", text, why);
         policy_err_clean(err);
         return -1;
     }
-    if (!netrule_is_exact(&t.rule))
+    if (!netrule_is_exact(&rule))
         return err_set(err, CORDON_ERR_USAGE, "usage", 0,
-                       "--host: '%.200s' is a pattern; write HOST:PORT", host);
-    t.port = t.rule.port;
-    *ret = t;
+                       "--host: '%.200s' is a pattern; write HOST:PORT", text);
+    *ret_host = (struct nethost){.is_addr = rule.kind == NETRULE_ADDRESS};
+    memcpy(ret_host->name, rule.host, sizeof(rule.host));
+    memcpy(ret_host->addr, rule.addr, sizeof(rule.addr));
+    *ret_port = rule.port;
+    *ret_proto = rule.proto;
     return 0;
 }
 
 int why_host(const struct policy *policy, const char *host, struct why *ret_why,
              struct cordon_err *err)
 {
-    struct target t;
-    enum field_id id = FIELD_ALLOW_NETWORK;
-    if (read_target(host, &t, err) < 0)
+    struct nethost asked;
+    struct netset set;
+    uint16_t port;
+    enum netrule_proto proto;
+    if (read_target(host, &asked, &port, &proto, err) < 0)
         return -1;
-
-    uint64_t mode = policy_num(policy, FIELD_NETWORK);
-    const struct policy_item *deny = find_deny(policy, &t);
-    const struct policy_item *allow = find_allow(policy, &t, &id);
-    const struct policy_item *port = find_host_port(policy, &t);
-    if (mode == NETWORK_HOST)
+    if (policy_num(policy, FIELD_NETWORK) == NETWORK_HOST) {
         answer_value(ret_why, true, FIELD_NETWORK, policy_value(policy, FIELD_NETWORK));
-    else if (deny)
-        answer_item(ret_why, false, FIELD_DENY_NETWORK, deny);
-    else if (allow)
-        answer_item(ret_why, true, id, allow);
-    else if (port)
-        answer_item(ret_why, true, FIELD_ALLOW_HOST_PORT, port);
-    else if (mode == NETWORK_BRIDGE || policy_num(policy, FIELD_ALLOW_NETWORK) == 1)
-        why_everything(policy, &t, ret_why);
-    else
-        answer(ret_why, false, "default");
+        return 0;
+    }
+    if (netset_make(policy, &set, err) < 0)
+        return -1;
+    struct netset_verdict v = asked.is_addr ? netset_addr(&set, asked.addr, proto, port)
+                                            : netset_name(&set, asked.name, proto, port);
+    answer(ret_why, v.allowed, v.rule);
+    snprintf(ret_why->origin, sizeof(ret_why->origin), "%s", v.origin);
+    netset_done(&set);
     return 0;
 }

@@ -1,0 +1,195 @@
+/* The resolver's questions: fixed names, kept answers, two exchanges each (IPv4 and IPv6). Runs in
+ * the broker. Callers hear from resolve_tick only, so that no callback runs inside another. */
+#include "net/resolve.h"
+
+#include "base/err.h"
+#include "base/util.h"
+#include "net/resolve_internal.h"
+
+#define TTL_MIN_S 1
+#define TTL_MAX_S 60
+
+int resolve_new(struct loop *loop, const struct resolve_config *config,
+                struct resolver **ret_resolver, struct cordon_err *err)
+{
+    struct resolver *r = calloc(1, sizeof(*r));
+    if (!r)
+        return err_nomem(err, "network");
+    r->loop = loop;
+    r->try_ms = config->try_ms ? config->try_ms : 2000;
+    r->max_queries = config->max_queries ? config->max_queries : 256;
+    r->cache = calloc(RESOLVE_CACHE_MAX, sizeof(*r->cache));
+    if (!r->cache || resolve_conf_load(config, &r->conf, err) < 0) {
+        if (!r->cache)
+            err_nomem(err, "network");
+        resolve_free(r);
+        return -1;
+    }
+    *ret_resolver = r;
+    return 0;
+}
+
+void resolve_free(struct resolver *r)
+{
+    if (!r)
+        return;
+    while (r->queries)
+        resolve_cancel(r->queries);
+    resolve_conf_done(&r->conf);
+    free(r->cache);
+    free(r);
+}
+
+void resolve_cancel(struct resolve_query *q)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(q->asks); i++)
+        resolve_ask_stop(&q->asks[i]);
+    *q->link = q->next;
+    if (q->next)
+        q->next->link = q->link;
+    q->resolver->n_queries--;
+    free(q);
+}
+
+/* ---- answers that are there already -----------------------------------------------------------
+ */
+
+static bool from_hosts(const struct resolver *r, const char *name, struct resolve_result *ret)
+{
+    struct resolve_result result = {.status = RESOLVE_OK, .ttl_s = TTL_MAX_S};
+    for (size_t i = 0; i < r->conf.n_hosts && result.n_addrs < RESOLVE_ADDRS_MAX; i++) {
+        if (str_eq(r->conf.hosts[i].name, name))
+            memcpy(result.addrs[result.n_addrs++], r->conf.hosts[i].addr, 16);
+    }
+    if (result.n_addrs > 0)
+        *ret = result;
+    return result.n_addrs > 0;
+}
+
+static struct resolve_cached *find_cached(const struct resolver *r, const char *name)
+{
+    for (size_t i = 0; i < r->n_cached; i++) {
+        if (str_eq(r->cache[i].name, name))
+            return &r->cache[i];
+    }
+    return NULL;
+}
+
+static void keep(struct resolver *r, const char *name, const struct resolve_result *result,
+                 uint64_t now_ms)
+{
+    struct resolve_cached *c = find_cached(r, name);
+    if (result->status == RESOLVE_FAILED)
+        return;
+    if (!c && r->n_cached < RESOLVE_CACHE_MAX)
+        c = &r->cache[r->n_cached++];
+    if (!c) {
+        c = &r->cache[r->next_cached];
+        r->next_cached = (r->next_cached + 1) % RESOLVE_CACHE_MAX;
+    }
+    snprintf(c->name, sizeof(c->name), "%s", name);
+    c->result = *result;
+    c->until_ms = now_ms + (uint64_t)MIN(MAX(result->ttl_s, TTL_MIN_S), TTL_MAX_S) * 1000;
+}
+
+/* ---- questions --------------------------------------------------------------------------------
+ */
+
+struct resolve_query *resolve_start(struct resolver *r, const char *name, uint64_t now_ms,
+                                    resolve_fn *fn, void *data)
+{
+    size_t len = strlen(name);
+    struct resolve_query *q;
+    if (r->n_queries >= r->max_queries || len > DNSMSG_NAME_MAX || !(q = calloc(1, sizeof(*q))))
+        return NULL;
+    q->resolver = r;
+    q->fn = fn;
+    q->data = data;
+    memcpy(q->name, name, len + 1);
+    q->next = r->queries;
+    q->link = &r->queries;
+    if (q->next)
+        q->next->link = &q->next;
+    r->queries = q;
+    r->n_queries++;
+    for (size_t i = 0; i < ARRAY_SIZE(q->asks); i++)
+        q->asks[i] =
+            (struct resolve_ask){.query = q, .type = i == 0 ? DNSMSG_A : DNSMSG_AAAA, .fd = -1};
+
+    const struct resolve_cached *c = find_cached(r, name);
+    if (from_hosts(r, name, &q->result)) {
+        q->is_ready = true;
+    } else if (c && c->until_ms > now_ms) {
+        q->result = c->result;
+        q->is_ready = true;
+    } else {
+        for (size_t i = 0; i < ARRAY_SIZE(q->asks); i++)
+            resolve_ask_start(&q->asks[i], now_ms);
+    }
+    return q;
+}
+
+void resolve_ask_done(struct resolve_query *query)
+{
+    struct resolve_result *result = &query->result;
+    bool failed = false;
+    if (!query->asks[0].is_done || !query->asks[1].is_done)
+        return;
+    *result = (struct resolve_result){.ttl_s = TTL_MAX_S};
+    for (size_t i = 0; i < ARRAY_SIZE(query->asks); i++) {
+        const struct resolve_ask *ask = &query->asks[i];
+        failed |= ask->has_failed;
+        if (ask->has_failed)
+            continue;
+        memcpy(result->addrs + result->n_addrs, ask->reply.addrs, 16 * ask->reply.n_addrs);
+        result->n_addrs += ask->reply.n_addrs;
+        result->ttl_s = MIN(result->ttl_s, ask->reply.ttl_s);
+    }
+    result->status = result->n_addrs > 0 ? RESOLVE_OK : failed ? RESOLVE_FAILED : RESOLVE_NONE;
+    query->is_ready = true;
+}
+
+int resolve_timeout_ms(const struct resolver *r, uint64_t now_ms)
+{
+    uint64_t least = UINT64_MAX;
+    for (const struct resolve_query *q = r->queries; q; q = q->next) {
+        if (q->is_ready)
+            return 0;
+        for (size_t i = 0; i < ARRAY_SIZE(q->asks); i++) {
+            if (!q->asks[i].is_done)
+                least = MIN(least, q->asks[i].deadline_ms);
+        }
+    }
+    if (least == UINT64_MAX)
+        return -1;
+    return least <= now_ms ? 0 : (int)MIN(least - now_ms, 60000);
+}
+
+static struct resolve_query *find_ready(const struct resolver *r)
+{
+    for (struct resolve_query *q = r->queries; q; q = q->next) {
+        if (q->is_ready)
+            return q;
+    }
+    return NULL;
+}
+
+void resolve_tick(struct resolver *r, uint64_t now_ms)
+{
+    struct resolve_query *q;
+    for (q = r->queries; q; q = q->next) {
+        for (size_t i = 0; i < ARRAY_SIZE(q->asks) && !q->is_ready; i++) {
+            if (!q->asks[i].is_done && q->asks[i].deadline_ms <= now_ms)
+                resolve_ask_next(&q->asks[i], now_ms);
+        }
+    }
+    while ((q = find_ready(r))) {
+        struct resolve_result result = q->result;
+        resolve_fn *fn = q->fn;
+        void *data = q->data;
+        if (q->asks[0].is_done) /* it was asked, not found here */
+            keep(r, q->name, &result, now_ms);
+        resolve_cancel(q);
+        fn(data, &result);
+    }
+}

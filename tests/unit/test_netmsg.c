@@ -1,0 +1,478 @@
+/* The broker's readers: DNS messages, TLS hellos, HTTP requests, a proxy's reply. Every good
+ * message is also shown cut at each length, and with each of its bytes changed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/util.h"
+#include "net/dnsmsg.h"
+#include "net/httpwatch.h"
+#include "net/proxyconnect.h"
+#include "net/tlshello.h"
+
+/* ---- DNS --------------------------------------------------------------------------------------
+ */
+
+static const uint8_t v4[16] = {[10] = 0xff, [11] = 0xff, [12] = 203, [14] = 113, [15] = 5};
+static const uint8_t v6[16] = {0x20, 0x01, 0x0d, 0xb8, [15] = 1};
+
+static void test_dns_query(void **state)
+{
+    (void)state;
+    uint8_t msg[512], answer[512], changed[512];
+    struct dnsmsg_query q;
+    size_t len = dnsmsg_write_query(0x1234, "www.ok.test", DNSMSG_A, msg, sizeof(msg));
+    assert_int_equal(len, 12 + 13 + 4 + 11);
+    msg[13] = 'W'; /* spelling comes back as it was sent */
+    assert_int_equal(dnsmsg_read_query(msg, len, &q), DNSMSG_NOERROR);
+    assert_string_equal(q.name, "www.ok.test");
+    assert_true(q.is_host && q.has_edns && q.type == DNSMSG_A && q.udp_size == 1232);
+
+    uint8_t addrs[2][16];
+    memcpy(addrs[0], v4, 16);
+    memcpy(addrs[1], v6, 16);
+    size_t n = dnsmsg_write_answer(&q, DNSMSG_NOERROR, addrs, 2, 0, answer, sizeof(answer));
+    struct dnsmsg_reply reply;
+    assert_int_equal(dnsmsg_read_reply(answer, n, 0x1234, "www.ok.test", DNSMSG_A, &reply), 0);
+    assert_int_equal(reply.n_addrs, 1);
+    assert_memory_equal(reply.addrs[0], v4, 16);
+    assert_int_equal(answer[13], 'W');
+    assert_int_equal(dnsmsg_read_reply(answer, n, 0x1235, "www.ok.test", DNSMSG_A, &reply), -1);
+    assert_int_equal(dnsmsg_read_reply(answer, n, 0x1234, "ww.ok.test", DNSMSG_A, &reply), -1);
+    assert_int_equal(dnsmsg_read_reply(answer, n, 0x1234, "www.ok.test", DNSMSG_AAAA, &reply), -1);
+    assert_int_equal(dnsmsg_write_answer(&q, DNSMSG_NOERROR, addrs, 2, 0, answer, n - 1), 0);
+
+    for (size_t cut = 0; cut < len; cut++)
+        assert_int_not_equal(dnsmsg_read_query(msg, cut, &q), DNSMSG_NOERROR);
+    for (size_t i = 0; i < len * 256; i++) {
+        memcpy(changed, msg, len);
+        changed[i / 256] = (uint8_t)i;
+        dnsmsg_read_query(changed, len, &q);
+    }
+}
+
+/* a question for one label of bytes */
+static int ask_label(const char *label, size_t n, struct dnsmsg_query *ret)
+{
+    uint8_t msg[512] = {[5] = 1};
+    size_t at = 12;
+    msg[at++] = (uint8_t)n;
+    memcpy(msg + at, label, n);
+    at += n;
+    memcpy(msg + at, "\3com\0\0\1\0\1", 9);
+    return dnsmsg_read_query(msg, at + 9, ret);
+}
+
+static void test_dns_odd_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label;
+        size_t n;
+    } odd[] = {{"a\0b", 3}, {"a.b", 3}, {"a\rb", 3}, {"a b", 3}, {"_srv", 4}, {"\xc3\xa9", 2},
+               {"-a", 2},   {"a-", 2},  {"a%b", 3},  {"a/b", 3}, {"xn--", 4}};
+    struct dnsmsg_query q;
+    assert_int_equal(ask_label("ok", 2, &q), DNSMSG_NOERROR);
+    assert_true(q.is_host && str_eq(q.name, "ok.com"));
+    for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+        assert_int_equal(ask_label(odd[i].label, odd[i].n, &q), DNSMSG_NOERROR);
+        assert_false(q.is_host);
+        assert_int_equal(strspn(q.name, "abcdefghijklmnopqrstuvwxyz0123456789-_.?"),
+                         strlen(q.name));
+    }
+    /* the root, a pointer in a question, two questions, an answer, another operation */
+    static const uint8_t root[] = {0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1};
+    static const uint8_t pointer[] = {0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xc0, 12, 0, 1, 0, 1};
+    uint8_t msg[64];
+    assert_int_equal(dnsmsg_read_query(root, sizeof(root), &q), DNSMSG_NOERROR);
+    assert_false(q.is_host);
+    assert_int_equal(dnsmsg_read_query(pointer, sizeof(pointer), &q), DNSMSG_FORMERR);
+    memcpy(msg, root, sizeof(root));
+    msg[5] = 2;
+    assert_int_equal(dnsmsg_read_query(msg, sizeof(root), &q), DNSMSG_FORMERR);
+    msg[5] = 1, msg[2] = 0x81;
+    assert_int_equal(dnsmsg_read_query(msg, sizeof(root), &q), -1);
+    msg[2] = 0x29;
+    assert_int_equal(dnsmsg_read_query(msg, sizeof(root), &q), DNSMSG_NOTIMP);
+    uint8_t out[12];
+    assert_int_equal(dnsmsg_write_error(msg, sizeof(root), DNSMSG_NOTIMP, out, sizeof(out)), 12);
+    assert_int_equal(out[3] & 15, DNSMSG_NOTIMP);
+}
+
+/* question www.ok.test A, then what is given */
+static size_t reply_with(const void *records, size_t len, uint8_t count, uint8_t *msg)
+{
+    size_t n = dnsmsg_write_query(7, "www.ok.test", DNSMSG_A, msg, 512) - 11;
+    msg[2] = 0x81, msg[3] = 0x80;
+    msg[7] = count, msg[11] = 0;
+    memcpy(msg + n, records, len);
+    return n + len;
+}
+
+static void test_dns_aliases(void **state)
+{
+    (void)state;
+    /* www.ok.test CNAME a.ok.test (pointer to ok.test at 16); a.ok.test A 203.0.113.5 */
+    static const char chain[] = "\xc0\x0c\0\5\0\1\0\0\0\x1e\0\4\1a\xc0\x10"
+                                "\1a\xc0\x10\0\1\0\1\0\0\0\x3c\0\4\xcb\0\x71\5";
+    static const char loop[] = "\xc0\x0c\0\5\0\1\0\0\0\0\0\4\1a\xc0\x10"
+                               "\1a\xc0\x10\0\5\0\1\0\0\0\0\0\2\xc0\x0c";
+    static const char self[] = "\xc0\x1d\0\1\0\1\0\0\0\0\0\4\1\2\3\4";
+    static const char stranger[] = "\1b\xc0\x10\0\1\0\1\0\0\0\x3c\0\4\x0a\0\0\1";
+    uint8_t msg[600], changed[600];
+    struct dnsmsg_reply reply;
+    size_t n = reply_with(chain, sizeof(chain) - 1, 2, msg);
+    assert_int_equal(dnsmsg_read_reply(msg, n, 7, "www.ok.test", DNSMSG_A, &reply), 0);
+    assert_int_equal(reply.n_addrs, 1);
+    assert_int_equal(reply.ttl_s, 30);
+    for (size_t i = 0; i < n * 256; i++) {
+        memcpy(changed, msg, n);
+        changed[i / 256] = (uint8_t)i;
+        dnsmsg_read_reply(changed, n, 7, "www.ok.test", DNSMSG_A, &reply);
+    }
+    for (size_t cut = 0; cut < n; cut++)
+        assert_int_equal(dnsmsg_read_reply(msg, cut, 7, "www.ok.test", DNSMSG_A, &reply), -1);
+    n = reply_with(loop, sizeof(loop) - 1, 2, msg);
+    assert_int_equal(dnsmsg_read_reply(msg, n, 7, "www.ok.test", DNSMSG_A, &reply), 0);
+    assert_int_equal(reply.n_addrs, 0);
+    n = reply_with(self, sizeof(self) - 1, 1, msg); /* a pointer to itself */
+    assert_int_equal(dnsmsg_read_reply(msg, n, 7, "www.ok.test", DNSMSG_A, &reply), -1);
+    n = reply_with(stranger, sizeof(stranger) - 1, 1, msg);
+    assert_int_equal(dnsmsg_read_reply(msg, n, 7, "www.ok.test", DNSMSG_A, &reply), 0);
+    assert_int_equal(reply.n_addrs, 0);
+    msg[2] |= 2;
+    assert_int_equal(dnsmsg_read_reply(msg, n, 7, "www.ok.test", DNSMSG_A, &reply), 0);
+    assert_true(reply.truncated);
+}
+
+/* ---- TLS --------------------------------------------------------------------------------------
+ */
+
+/* A hello with one extension of that type and body, in records of at most `piece` bytes. */
+static size_t make_hello(const char *extension, size_t extension_len, size_t piece, uint8_t *ret)
+{
+    uint8_t hello[1024] = {1, 0, 0, 0, 3, 3};
+    size_t n = 38, out = 0;
+    hello[n++] = 0;                         /* session */
+    memcpy(hello + n, "\0\2\x13\1\1\0", 6); /* ciphers, compression */
+    n += 6;
+    hello[n++] = (uint8_t)(extension_len >> 8);
+    hello[n++] = (uint8_t)extension_len;
+    memcpy(hello + n, extension, extension_len);
+    n += extension_len;
+    hello[2] = (uint8_t)((n - 4) >> 8);
+    hello[3] = (uint8_t)(n - 4);
+    for (size_t at = 0; at < n; at += piece) {
+        size_t here = MIN(piece, n - at);
+        uint8_t header[5] = {0x16, 3, 1, (uint8_t)(here >> 8), (uint8_t)here};
+        memcpy(ret + out, header, 5);
+        memcpy(ret + out + 5, hello + at, here);
+        out += 5 + here;
+    }
+    return out;
+}
+
+#define SNI "\0\0\0\x0c\0\x0a\0\0\7ok.test"
+#define OTHER "\0\x2b\0\3\2\3\4"
+
+static void test_tls_name(void **state)
+{
+    (void)state;
+    uint8_t msg[8192];
+    char name[TLSHELLO_NAME_MAX + 1];
+    size_t need;
+    for (size_t piece = 1; piece < 200; piece++) {
+        size_t n = make_hello(OTHER SNI, sizeof(OTHER SNI) - 1, piece, msg);
+        assert_int_equal(tlshello_read(msg, n, name, &need), TLSHELLO_NAME);
+        assert_string_equal(name, "ok.test");
+        for (size_t cut = 0; cut < n; cut++) {
+            assert_int_equal(tlshello_read(msg, cut, name, &need), TLSHELLO_MORE);
+            assert_true(need > cut && need <= n);
+        }
+    }
+    size_t n = make_hello(SNI, sizeof(SNI) - 1, 500, msg);
+    for (size_t i = 0; i < n * 256; i++) {
+        uint8_t old = msg[i / 256];
+        msg[i / 256] = (uint8_t)i;
+        tlshello_read(msg, n, name, &need);
+        msg[i / 256] = old;
+    }
+}
+
+static void test_tls_refused(void **state)
+{
+    (void)state;
+    uint8_t msg[TLSHELLO_MAX + 100];
+    char name[TLSHELLO_NAME_MAX + 1];
+    size_t need;
+#define HELLO(bytes) tlshello_read(msg, make_hello(bytes, sizeof(bytes) - 1, 500, msg), name, &need)
+    assert_int_equal(HELLO(OTHER), TLSHELLO_NO_NAME);
+    assert_int_equal(HELLO(""), TLSHELLO_NO_NAME);
+    assert_int_equal(HELLO(SNI SNI), TLSHELLO_BAD);
+    assert_int_equal(HELLO("\0\0\0\x0e\0\x0c\0\0\1a\0\0\5ok.tt"), TLSHELLO_BAD); /* two names */
+    assert_int_equal(HELLO("\0\0\0\x0c\0\x0a\0\0\7ok\0test"), TLSHELLO_BAD);
+    assert_int_equal(HELLO("\0\0\0\5\0\3\0\0\0"), TLSHELLO_BAD);
+    assert_int_equal(HELLO("\0\0\0\x0c\0\x0a\1\0\7ok.test"), TLSHELLO_BAD); /* another type */
+    assert_int_equal(HELLO("\0\0\0\x0c\0\x0a\0\0\x08ok.test"), TLSHELLO_BAD);
+    assert_int_equal(tlshello_read((const uint8_t *)"GET / HTTP/1.1\r\n", 16, name, &need),
+                     TLSHELLO_OTHER);
+    assert_int_equal(tlshello_read((const uint8_t *)"\x15\3\1\0\2\1\0", 7, name, &need),
+                     TLSHELLO_OTHER);
+    /* a hello that never ends, in records that do */
+    memset(msg, 0, sizeof(msg));
+    for (size_t at = 0; at + 105 < sizeof(msg); at += 105)
+        memcpy(msg + at, "\x16\3\1\0\x64", 5);
+    memcpy(msg + 5, "\1\0\x3f\xf0", 4);
+    assert_int_equal(tlshello_read(msg, TLSHELLO_MAX, name, &need), TLSHELLO_BAD);
+    memcpy(msg + 5, "\1\1\0\0", 4);
+    assert_int_equal(tlshello_read(msg, 200, name, &need), TLSHELLO_BAD);
+}
+
+/* ---- HTTP -------------------------------------------------------------------------------------
+ */
+
+static struct httpwatch watch_for(const char *name)
+{
+    struct httpwatch w = {0};
+    assert_true(nethost_parse(name, strlen(name), &w.host));
+    return w;
+}
+
+/* All of it at once, and byte by byte with what did not pass held: both must say the same. */
+static enum httpwatch_verdict show(const char *text, size_t len, enum httpwatch_state *ret_state)
+{
+    struct httpwatch whole = watch_for("ok.test"), bytes = whole;
+    size_t pass = 0, held = 0, n;
+    enum httpwatch_verdict a = httpwatch_step(&whole, text, len, &pass), b = HTTPWATCH_PASS;
+    for (size_t end = 1; end <= len && b == HTTPWATCH_PASS; end++) {
+        b = httpwatch_step(&bytes, text + held, end - held, &n);
+        if (b == HTTPWATCH_PASS)
+            held += n;
+        if (b != HTTPWATCH_PASS && a == HTTPWATCH_PASS)
+            fail_msg("byte by byte it is refused: %.60s", text);
+    }
+    assert_int_equal(a, b);
+    if (a == HTTPWATCH_PASS) {
+        assert_int_equal(pass, held);
+        assert_int_equal(whole.state, bytes.state);
+        assert_true(whole.state == HTTPWATCH_UPGRADE || pass == len ||
+                    whole.state != HTTPWATCH_BODY);
+    }
+    if (ret_state)
+        *ret_state = whole.state;
+    return a;
+}
+
+#define SHOW(text) show(text, sizeof(text) - 1, NULL)
+#define GET "GET / HTTP/1.1\r\nHost: ok.test\r\n\r\n"
+#define EVIL "GET / HTTP/1.1\r\nHost: evil.com\r\n\r\n"
+
+static void test_http_passes(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        GET,
+        GET GET,
+        "\r\n" GET,
+        "GET / HTTP/1.1\nhost:OK.test\n\n",
+        "GET / HTTP/1.0\r\nHost: ok.test:8080\r\n\r\n",
+        "GET http://ok.test/x HTTP/1.1\r\nHost: ok.test\r\n\r\n",
+        "GET http://ok.test:80 HTTP/1.0\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: ok.test.\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 5\r\n\r\nhello" GET,
+        "POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 36\r\n\r\nGET / HTTP/1.1\r\nHost: "
+        "evil.com\r\n\r\n\r\n" GET,
+        "POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\nHost: ok.test\r\n\r\n5;x=y\r\nhello\r\n"
+        "A\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n" GET,
+        "POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 0\r\n\r\n" GET,
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        enum httpwatch_state end;
+        if (show(good[i], strlen(good[i]), &end) != HTTPWATCH_PASS || end != HTTPWATCH_HEAD)
+            fail_msg("refused: %s", good[i]);
+        assert_int_equal(httpwatch_is_http(good[i], strlen(good[i])), HTTPWATCH_YES);
+    }
+}
+
+static void test_http_mismatch(void **state)
+{
+    (void)state;
+    assert_int_equal(SHOW(EVIL), HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW(GET EVIL), HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("GET / HTTP/1.1\r\n\r\n"), HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("GET / HTTP/1.1\r\nHost:\r\n\r\n"), HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("GET / HTTP/1.1\r\nHost: x.ok.test\r\n\r\n"), HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("GET / HTTP/1.1\r\nHost: ok.test@evil.com\r\n\r\n"), HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("GET http://evil.com/ HTTP/1.1\r\nHost: ok.test\r\n\r\n"),
+                     HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("GET http://ok.test/ HTTP/1.1\r\nHost: evil.com\r\n\r\n"),
+                     HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("GET http://ok.test@evil.com/ HTTP/1.1\r\nHost: ok.test\r\n\r\n"),
+                     HTTPWATCH_MISMATCH);
+    assert_int_equal(SHOW("POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 1\r\n\r\nx" EVIL),
+                     HTTPWATCH_MISMATCH);
+    assert_int_equal(
+        SHOW("POST / HTTP/1.1\r\nHost: ok.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+             "\r\n" EVIL),
+        HTTPWATCH_MISMATCH);
+}
+
+static void test_http_refused(void **state)
+{
+    (void)state;
+#define HEAD(fields) "POST / HTTP/1.1\r\nHost: ok.test\r\n" fields "\r\n\r\n"
+    static const char *const bad[] = {
+        HEAD("Host: ok.test"),
+        HEAD("Host: evil.com"),
+        HEAD("X: y\r\n folded"),
+        HEAD("X : y"),
+        HEAD("no colon"),
+        HEAD("X: a\rb"),
+        HEAD("Content-Length: 1\r\nContent-Length: 1"),
+        HEAD("Content-Length: 1, 1"),
+        HEAD("Content-Length: +1"),
+        HEAD("Content-Length: 0x1"),
+        HEAD("Content-Length: 1\r\nTransfer-Encoding: chunked"),
+        HEAD("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"),
+        HEAD("Transfer-Encoding: gzip, chunked"),
+        HEAD("Transfer-Encoding: xchunked"),
+        HEAD("Transfer-Encoding: chunked") "x\r\n",
+        HEAD("Transfer-Encoding: chunked") "1\nx\r\n",
+        HEAD("Transfer-Encoding: chunked") "1\r\nxy\r\n",
+        HEAD("Transfer-Encoding: chunked") "1 \r\nx\r\n",
+        HEAD("Transfer-Encoding: chunked") "1111111111111111\r\n",
+        "POST / HTTP/1.0\r\nHost: ok.test\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "CONNECT ok.test:443 HTTP/1.1\r\nHost: ok.test\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET /\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: ok.test\r\n\r\n",
+        "GET / HTTP/1.1 \r\nHost: ok.test\r\n\r\n",
+        "GET /\tx HTTP/1.1\r\nHost: ok.test\r\n\r\n",
+        "GET ftp://ok.test/ HTTP/1.1\r\nHost: ok.test\r\n\r\n",
+        "GET ok.test HTTP/1.1\r\nHost: ok.test\r\n\r\n",
+        " GET / HTTP/1.1\r\nHost: ok.test\r\n\r\n",
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        if (show(bad[i], strlen(bad[i]), NULL) != HTTPWATCH_REFUSED)
+            fail_msg("passed: %s", bad[i]);
+    }
+    assert_int_equal(SHOW("GET /\0 HTTP/1.1\r\nHost: ok.test\r\n\r\n"), HTTPWATCH_REFUSED);
+    char big[HTTPWATCH_HEAD_MAX] = "GET / HTTP/1.1\r\nHost: ok.test\r\nX: ";
+    memset(big + strlen(big), 'x', sizeof(big) - strlen(big));
+    struct httpwatch w = watch_for("ok.test");
+    size_t pass;
+    assert_int_equal(httpwatch_step(&w, big, sizeof(big), &pass), HTTPWATCH_REFUSED);
+}
+
+static void test_http_upgrade(void **state)
+{
+    (void)state;
+    static const char ask[] = "GET / HTTP/1.1\r\nHost: ok.test\r\nConnection: Upgrade\r\n"
+                              "Upgrade: websocket\r\n\r\n";
+    static const char h2c[] = "GET / HTTP/1.1\r\nHost: ok.test\r\nUpgrade: h2c\r\n\r\n";
+    struct httpwatch w = watch_for("ok.test");
+    size_t pass;
+    assert_int_equal(httpwatch_step(&w, ask, sizeof(ask) - 1, &pass), HTTPWATCH_PASS);
+    assert_int_equal(pass, sizeof(ask) - 1);
+    assert_int_equal(httpwatch_step(&w, EVIL, sizeof(EVIL) - 1, &pass), HTTPWATCH_PASS);
+    assert_int_equal(pass, 0); /* held until the server has answered */
+    assert_false(httpwatch_answer(&w, "HTTP/1.1 1", 10));
+    assert_true(httpwatch_answer(&w, "HTTP/1.1 200 OK", 15));
+    assert_int_equal(httpwatch_step(&w, EVIL, sizeof(EVIL) - 1, &pass), HTTPWATCH_MISMATCH);
+
+    assert_int_equal(httpwatch_step(&w, ask, sizeof(ask) - 1, &pass), HTTPWATCH_PASS);
+    assert_true(httpwatch_answer(&w, "HTTP/1.1 101 Switching", 22));
+    assert_int_equal(httpwatch_step(&w, "\x81\x80", 2, &pass), HTTPWATCH_PASS);
+    assert_int_equal(pass, 2);
+
+    w = watch_for("ok.test");
+    assert_int_equal(httpwatch_step(&w, h2c, sizeof(h2c) - 1, &pass), HTTPWATCH_PASS);
+    assert_true(httpwatch_answer(&w, "HTTP/1.1 101 Switching", 22));
+    assert_int_equal(httpwatch_step(&w, "PRI * HTTP", 10, &pass), HTTPWATCH_REFUSED);
+}
+
+static void test_http_or_not(void **state)
+{
+    (void)state;
+    static const char *const other[] = {"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n",
+                                        "*1\r\n$4\r\nPING\r\n",
+                                        "EHLO me.test\r\n",
+                                        "SET key value\r\n",
+                                        "\x16\3\1",
+                                        "{\"a\":1}",
+                                        "PING\r\n",
+                                        "\x05\1",
+                                        "USER a b HTT\r\n"};
+    for (size_t i = 0; i < ARRAY_SIZE(other); i++)
+        assert_int_equal(httpwatch_is_http(other[i], strlen(other[i])), HTTPWATCH_NO);
+    assert_int_equal(httpwatch_is_http("\0\0\0\x08", 4), HTTPWATCH_NO);
+    assert_int_equal(httpwatch_is_http("GE", 2), HTTPWATCH_UNSURE);
+    assert_int_equal(httpwatch_is_http("\r\n", 2), HTTPWATCH_UNSURE);
+    assert_int_equal(httpwatch_is_http("get /", 5), HTTPWATCH_YES);
+    assert_int_equal(httpwatch_is_http("PROPFIND / ", 11), HTTPWATCH_UNSURE);
+    assert_int_equal(httpwatch_is_http("PROPFIND / HTTP/1.1", 19), HTTPWATCH_YES);
+}
+
+/* ---- proxy ------------------------------------------------------------------------------------
+ */
+
+static void test_proxy(void **state)
+{
+    (void)state;
+    struct cordon_err err;
+    struct proxyconnect p;
+    struct nethost host;
+    char text[1024];
+    assert_int_equal(proxyconnect_parse_url("http://us%65r:p%40ss@proxy.test:3128/", &p, &err), 0);
+    assert_string_equal(p.host.name, "proxy.test");
+    assert_int_equal(p.port, 3128);
+    assert_string_equal(p.auth, "dXNlcjpwQHNz");
+    assert_true(nethost_parse("[2001:db8::1]", 13, &host));
+    size_t n = proxyconnect_request(&p, &host, 443, text, sizeof(text));
+    assert_int_equal(n, strlen(text));
+    assert_string_equal(text, "CONNECT [2001:db8::1]:443 HTTP/1.1\r\nHost: [2001:db8::1]:443\r\n"
+                              "Proxy-Authorization: Basic dXNlcjpwQHNz\r\n\r\n");
+    assert_int_equal(proxyconnect_request(&p, &host, 443, text, 50), 0);
+    static const char *const bad[] = {"",
+                                      "http://",
+                                      "https://proxy.test",
+                                      "socks5://proxy.test:1080",
+                                      "http://pro xy",
+                                      "http://proxy:0",
+                                      "http://a%zz@proxy"};
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_int_equal(proxyconnect_parse_url(bad[i], &p, &err), -1);
+
+    size_t len = 0;
+    int status = 0;
+    static const char ok[] = "HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nSSH-2.0";
+    for (size_t cut = 0; cut < 45; cut++)
+        assert_int_equal(proxyconnect_read(ok, cut, &len, &status), PROXYCONNECT_MORE);
+    assert_int_equal(proxyconnect_read(ok, sizeof(ok) - 1, &len, &status), PROXYCONNECT_OPEN);
+    assert_string_equal(ok + len, "SSH-2.0");
+    assert_int_equal(proxyconnect_read("HTTP/1.0 407 no\r\n\r\n", 19, &len, &status),
+                     PROXYCONNECT_REFUSED);
+    assert_int_equal(status, 407);
+    assert_int_equal(proxyconnect_read("SSH-2.0-x", 9, &len, &status), PROXYCONNECT_BAD);
+    assert_int_equal(proxyconnect_read("HTTP/1.1 2x0", 12, &len, &status), PROXYCONNECT_BAD);
+    char big[PROXYCONNECT_HEAD_MAX];
+    memset(big, 'x', sizeof(big));
+    memcpy(big, "HTTP/1.1 200 ", 13);
+    assert_int_equal(proxyconnect_read(big, sizeof(big), &len, &status), PROXYCONNECT_BAD);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dns_query),     cmocka_unit_test(test_dns_odd_names),
+        cmocka_unit_test(test_dns_aliases),   cmocka_unit_test(test_tls_name),
+        cmocka_unit_test(test_tls_refused),   cmocka_unit_test(test_http_passes),
+        cmocka_unit_test(test_http_mismatch), cmocka_unit_test(test_http_refused),
+        cmocka_unit_test(test_http_upgrade),  cmocka_unit_test(test_http_or_not),
+        cmocka_unit_test(test_proxy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
