@@ -13,6 +13,7 @@
 #include "policy/show.h"
 #include "policy/value.h"
 #include "policy/why.h"
+#include "run/rootfs.h"
 
 #define EXPLAIN_MAX (16u << 20)
 
@@ -96,10 +97,14 @@ static int explain_plan(struct explain *e, struct cordon_err *err)
     const struct policy_value *binaries = policy_value(e->policy, FIELD_ALLOWED_BINARIES);
     /* without a command: one that no list of the policy refuses */
     char *stand_in[] = {binaries->n_items ? binaries->items[0].text : (char *)"/bin/sh", NULL};
-    if (explain_host(e->policy, &host, err) < 0)
+    _cleanup_free_ char *rootfs = NULL;
+    if (explain_host(e->policy, &host, err) < 0 ||
+        rootfs_resolve(e->policy, NULL, &rootfs, err) < 0)
         return -1;
-    struct plan_request request = {
-        .policy = e->policy, .host = &host, .argv = e->options.argc ? e->options.argv : stand_in};
+    struct plan_request request = {.policy = e->policy,
+                                   .host = &host,
+                                   .argv = e->options.argc ? e->options.argv : stand_in,
+                                   .rootfs = rootfs};
     return plan_make(&request, &e->plan, err);
 }
 

@@ -12,7 +12,7 @@
 
 #include "base/arena.h"
 #include "lang/registry.h"
-#include "lang/sha256.h"
+#include "base/sha256.h"
 #include "lang/tool.h"
 #include "run/run.h"
 

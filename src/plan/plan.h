@@ -60,6 +60,8 @@ enum plan_op_flag {
     PLAN_BIND_GRANT = 1 << 4,    /* asked for by the caller: identity-mapped when root started us */
     PLAN_BIND_NOEXEC = 1 << 5,
     PLAN_MASK_DIR = 1 << 6,
+    PLAN_BIND_HELD = 1 << 7, /* part of an image: opened by the supervisor, which may be the only one
+                                that can reach it; shown with the owners it has */
 };
 
 struct plan_op {
@@ -133,6 +135,7 @@ struct plan {
     uid_t host_uid;       /* what the guest's uid is on the host (tier full) */
     gid_t host_gid;
     bool own_host_ids; /* true: root started us and the guest gets an id of its own */
+    const char *rootfs; /* host folder in the place of the host's runtime, or NULL */
     bool time_ns;
     bool host_network;       /* --unsafe-host-network */
     const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start,
@@ -168,6 +171,7 @@ struct plan_request {
     const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or
                                     with workspace_copy of the copy; NULL: not made yet (explain) */
     bool workspace_copy;
+    const char *rootfs; /* host folder that serves as the guest's root; NULL: the host's runtime */
 };
 
 /* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy.

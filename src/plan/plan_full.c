@@ -34,14 +34,28 @@ static int full_file(struct plan *p, const char *dst, const char *text)
     return 0;
 }
 
-/* /usr, and the top folders that are links into it on merged systems or folders of their own. */
-static int full_runtime(struct plan *p, const struct host *host)
+int plan_full_op(struct plan *p, enum plan_op_kind kind, const char *src, const char *dst,
+                 unsigned flags)
 {
-    static const char *const plain[] = {"etc", "home", "dev",  "tmp",         "var",
-                                        "run", "opt",  "root", PLAN_EMPTY_DIR};
+    return full_op(p, kind, src, dst, flags, 0) ? 0 : -1;
+}
+
+static int full_folders(struct plan *p, bool image)
+{
+    static const char *const plain[] = {"etc", "home", "dev", "tmp", "var", "run", PLAN_EMPTY_DIR};
+    static const char *const host[] = {"opt", "root"};
     for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
         if (!full_op(p, PLAN_OP_DIR, NULL, plain[i], 0, 0755))
             return -1;
+    for (size_t i = 0; !image && i < ARRAY_SIZE(host); i++)
+        if (!full_op(p, PLAN_OP_DIR, NULL, host[i], 0, 0755))
+            return -1;
+    return 0;
+}
+
+/* /usr, and the top folders that are links into it on merged systems or folders of their own. */
+static int full_runtime(struct plan *p, const struct host *host)
+{
     if (!full_op(p, PLAN_OP_BIND, "/usr", "usr", 0, 0))
         return -1;
     const struct {
@@ -129,10 +143,20 @@ static int full_etc(struct plan *p)
     r |= full_file(p, "etc/nsswitch.conf",
                    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
                    "protocols: files\n");
-    r |= full_etc_link(p, "/etc/localtime", "etc/localtime");
-    r |= full_etc_link(p, "/etc/os-release", "etc/os-release");
-    r |= full_etc_binds(p);
     return r;
+}
+
+/* What is not ours: the host's own runtime, or the image that stands in for it. */
+static int full_outside(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+{
+    if (req->rootfs) {
+        p->rootfs = arena_strdup(&p->arena, req->rootfs);
+        return p->rootfs ? plan_rootfs(p, p->rootfs, err) : err_nomem(err, "plan");
+    }
+    if (full_runtime(p, req->host) < 0 || full_etc_link(p, "/etc/localtime", "etc/localtime") < 0 ||
+        full_etc_link(p, "/etc/os-release", "etc/os-release") < 0 || full_etc_binds(p) < 0)
+        return err_nomem(err, "plan");
+    return 0;
 }
 
 /* What /proc shows of the host's kernel and devices. Files that are closed to everybody but root
@@ -322,7 +346,11 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
     const char *tmp;
 
     p->host_network = policy_num(policy, FIELD_NETWORK) == NETWORK_HOST;
-    if (full_runtime(p, req->host) < 0 || full_etc(p) < 0 || full_proc(p) < 0 || full_dev(p) < 0)
+    if (full_folders(p, req->rootfs != NULL) < 0 || full_etc(p) < 0)
+        return err_nomem(err, "plan");
+    if (full_outside(p, req, err) < 0)
+        return -1;
+    if (full_proc(p) < 0 || full_dev(p) < 0)
         return err_nomem(err, "plan");
     if (full_temp_dir(p, policy, &tmp, err) < 0)
         return -1;

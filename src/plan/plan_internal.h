@@ -13,6 +13,11 @@ int plan_set_env(struct plan *p, const struct policy *policy, const char *home, 
 
 /* plan_full.c: the mount list of tier full */
 int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+/* One more operation on the guest's root; -1: out of memory. */
+int plan_full_op(struct plan *p, enum plan_op_kind kind, const char *src, const char *dst,
+                 unsigned flags);
+/* plan_rootfs.c: an image in the place of the host's runtime */
+int plan_rootfs(struct plan *p, const char *top, struct cordon_err *err);
 /* plan_landlock.c: the fences of tier landlock, and what it must refuse */
 int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_err *err);
 /* plan_landlock_filter.c: puts in front of the filter what Landlock cannot see */

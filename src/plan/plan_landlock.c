@@ -82,8 +82,10 @@ static int landlock_check(struct plan *p, const struct plan_request *req, struct
         return landlock_refuse_field(p, req, FIELD_LOG_NETWORK, "a log of network attempts", err);
     if (policy_bool(policy, FIELD_VIRTUAL_FS))
         return landlock_refuse_field(p, req, FIELD_VIRTUAL_FS, "hidden paths", err);
-    if (policy_has(policy, FIELD_ROOTFS))
-        return landlock_refuse_field(p, req, FIELD_ROOTFS, "a root of its own", err);
+    if (policy_has(policy, FIELD_ROOTFS) || policy_has(policy, FIELD_IMAGE))
+        return landlock_refuse_field(p, req,
+                                     policy_has(policy, FIELD_ROOTFS) ? FIELD_ROOTFS : FIELD_IMAGE,
+                                     "a root of its own", err);
     if (policy_bool(policy, FIELD_TEMP_DIR) && policy_text(policy, FIELD_TEMP_DIR)[0])
         return landlock_refuse_field(p, req, FIELD_TEMP_DIR,
                                      "a temporary directory at a named path", err);

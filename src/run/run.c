@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "run/files.h"
+#include "run/rootfs.h"
 
 static void run_on_done(void *data);
 
@@ -28,7 +29,8 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
                                    .n_files = job->n_files,
                                    .terminal = job->terminal,
                                    .rows = job->rows,
-                                   .columns = job->columns};
+                                   .columns = job->columns,
+                                   .rootfs = job->rootfs};
     *ret_refused = false;
     if (files_begin(job, err) < 0)
         return -1;
@@ -66,6 +68,8 @@ int run_start(struct run_job *job, struct cordon_err *err)
 {
     bool refused = false;
     int r = run_place(job->policy, &job->host, err);
+    if (r == 0 && !job->rootfs)
+        r = rootfs_resolve(job->policy, job->cwd, &job->rootfs, err);
     if (r == 0)
         r = run_try(job, &refused, err);
     if (r < 0 && refused) {
@@ -129,4 +133,6 @@ void run_done(struct run_job *job)
         supervise_free(&job->supervised);
     plan_free(job->plan);
     job->plan = NULL;
+    free(job->rootfs);
+    job->rootfs = NULL;
 }

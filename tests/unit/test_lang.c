@@ -18,7 +18,7 @@
 #include "lang/derive.h"
 #include "lang/guard.h"
 #include "lang/registry.h"
-#include "lang/sha256.h"
+#include "base/sha256.h"
 #include "lang/tool.h"
 
 static char top[64]; /* a folder of our own for every test */

@@ -114,9 +114,10 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
     _cleanup_close_ int userns = -1;
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
-        if (op->kind != PLAN_OP_BIND || !(op->flags & PLAN_BIND_GRANT))
+        if (op->kind != PLAN_OP_BIND || !(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD)))
             continue;
-        if (userns < 0 && (userns = ids_map_namespace(id)) < 0)
+        bool mapped = op->flags & PLAN_BIND_GRANT;
+        if (mapped && userns < 0 && (userns = ids_map_namespace(id)) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno,
                            "user namespace for mapped mounts");
         _cleanup_close_ int tree = native_open_source(op);
@@ -137,7 +138,8 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
             return err_set(err, CORDON_ERR_INTERNAL, "propagation", errno, "%s", op->src);
         struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP,
                                       .userns_fd = (uint64_t)userns};
-        sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr);
+        if (mapped)
+            sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr);
         mount_fds[i] = TAKE_FD(tree);
     }
     return 0;

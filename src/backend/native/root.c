@@ -146,7 +146,7 @@ void native_root_put_file(struct native_child *c, int rootfd, const struct plan_
 int native_open_source(const struct plan_op *op)
 {
     unsigned flags = SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE;
-    if (op->flags & PLAN_BIND_GRANT) {
+    if (op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD)) {
         struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
         _cleanup_close_ int fd = sys_openat2(AT_FDCWD, op->src, &how);
         if (fd >= 0)

@@ -1,6 +1,6 @@
 /* SHA-256 (FIPS 180-4), for names of cached artefacts. */
-#ifndef LANG_SHA256_H
-#define LANG_SHA256_H
+#ifndef BASE_SHA256_H
+#define BASE_SHA256_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* SHA-256. Pure. */
-#include "lang/sha256.h"
+#include "base/sha256.h"
 
 #include <stdio.h>
 #include <string.h>

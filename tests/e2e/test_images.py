@@ -1,0 +1,314 @@
+"""--rootfs and --image: any root file system as the guest's root, and what archives may not do."""
+
+import hashlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import stat
+import tarfile
+
+import pytest
+
+from cordon_run import CORDON, cordon, host_env, run
+
+pytestmark = pytest.mark.usefixtures("full")
+
+BUSYBOX = "/usr/bin/busybox"
+APPLETS = ("sh", "cat", "echo", "id", "ls", "touch", "rm", "env")
+
+
+@pytest.fixture
+def busybox(need):
+    need(os.path.exists(BUSYBOX), "busybox is missing: install the Debian package busybox-static")
+    return BUSYBOX
+
+
+@pytest.fixture
+def unpacker(need):
+    helper = pathlib.Path(CORDON).parent / "cordon-unpack"
+    need(helper.exists(), "cordon-unpack is missing: build with the Debian package libarchive-dev")
+
+
+@pytest.fixture
+def rootfs(shared, busybox):
+    """A folder that is a small system of its own."""
+    top = shared / "rootfs"
+    for name in ("bin", "etc", "usr/bin", "var/lib", "home/somebody", "opt"):
+        (top / name).mkdir(parents=True)
+    shutil.copy(busybox, top / "bin" / "busybox")
+    for name in APPLETS:
+        (top / "bin" / name).symlink_to("busybox")
+    (top / "etc" / "marker").write_text("from the image\n")
+    (top / "etc" / "passwd").write_text("evil:x:0:0::/:/bin/sh\n")
+    (top / "opt" / "data").write_text("data\n")
+    for folder, _, _ in os.walk(top):
+        os.chmod(folder, 0o755)
+    return top
+
+
+@pytest.fixture
+def env(shared):
+    """A cache of the test's own."""
+    return host_env({"XDG_CACHE_HOME": str(shared / "cache")})
+
+
+def pack(path, *entries, mode="w"):
+    """A tar of (name, kind, value): 'file' bytes, 'link' target, 'hard' target, 'dir' mode, 'dev' type."""
+    with tarfile.open(path, mode, format=tarfile.PAX_FORMAT) as tar:
+        for name, kind, value in entries:
+            info = tarfile.TarInfo(name)
+            info.mode = 0o755
+            data = None
+            if kind == "file":
+                data = io.BytesIO(value)
+                info.size = len(value)
+            elif kind == "suid":
+                data = io.BytesIO(value)
+                info.size, info.mode = len(value), 0o6755
+            elif kind in ("link", "hard"):
+                info.type = tarfile.SYMTYPE if kind == "link" else tarfile.LNKTYPE
+                info.linkname = value
+            elif kind == "dir":
+                info.type, info.mode = tarfile.DIRTYPE, value
+            else:
+                info.type, info.devmajor, info.devminor = value, 1, 3
+            tar.addfile(info, data)
+    return path
+
+
+def system(busybox):
+    """The least a guest needs."""
+    return [("./", "dir", 0o755), ("bin", "dir", 0o755),
+            ("bin/busybox", "file", pathlib.Path(busybox).read_bytes()),
+            *[("bin/" + name, "link", "busybox") for name in APPLETS]]
+
+
+def test_folder_is_the_root(rootfs, env):
+    before = sorted(str(p) for p in rootfs.rglob("*"))
+    got = run("--rootfs", rootfs, "--", "sh", "-c",
+              "id -un; cat /etc/marker /opt/data; ls /usr/bin /home; cat /etc/passwd; touch /tmp/t && echo tmp; "
+              "touch $HOME/h && echo home; pwd", env=env)
+    assert got.verdict == "ok", got
+    words = got.out.split()
+    assert words[0] == "sandbox" and "image" in words and "data" in words and "somebody" in words
+    assert "tmp" in words and "home" in words and words[-1] == "/home/sandbox"
+    assert "evil" not in got.out, "the image's passwd is not the guest's"
+    assert "python3" not in got.out, "the host's /usr is not there"
+    assert sorted(str(p) for p in rootfs.rglob("*")) == before, "nothing was put into the folder"
+
+
+def test_image_names_a_path_too(rootfs, env):
+    got = run("--image", rootfs, "--", "cat", "/etc/marker", env=env)
+    assert got.out == "from the image\n", got
+
+
+@pytest.mark.parametrize("place", ["/etc/x", "/bin/x", "/opt/data", "/x", "/var/lib/x"])
+def test_root_is_read_only(rootfs, env, place):
+    got = run("--rootfs", rootfs, "--", "sh", "-c", f"echo no > {place}", env=env)
+    assert got.verdict == "nonzero_exit" and "Read-only" in got.err, got
+    assert (rootfs / "opt" / "data").read_text() == "data\n"
+
+
+def test_host_is_not_there(rootfs, env, canary):
+    got = run("--rootfs", rootfs, "--", "cat", canary / "secret.txt", env=env)
+    assert got.verdict == "nonzero_exit" and "No such file" in got.err, got
+    allowed = run("--rootfs", rootfs, "--allow-read", rootfs / "opt", "--", "cat", rootfs / "opt" / "data", env=env)
+    assert allowed.out == "data\n", allowed
+
+
+def test_links_in_our_places_lead_nowhere(rootfs, env, canary):
+    """CVE-2025-31133 and its kin: an image whose /dev, /proc, /tmp or /etc is a link."""
+    shutil.rmtree(rootfs / "etc")
+    for name in ("dev", "proc", "tmp", "etc", "sys", "run"):
+        (rootfs / name).symlink_to(canary)
+    (rootfs / "home" / "sandbox").symlink_to(canary)
+    (rootfs / "out").symlink_to(canary)
+    got = run("--rootfs", rootfs, "--", "sh", "-c",
+              "touch /tmp/a /home/sandbox/b && echo x > /dev/null; id -un; cat /proc/self/comm; cat /out/secret.txt",
+              env=env)
+    assert got.out == "sandbox\ncat\n", got
+    assert "No such file" in got.err
+    assert sorted(os.listdir(canary)) == ["link", "private", "secret.txt"]
+
+
+def test_devices_and_setuid_in_a_folder_serve_nobody(rootfs, env, world):
+    if not world.is_root:
+        pytest.skip("needs root: to make a device")
+    os.mknod(rootfs / "bin" / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    os.mknod(rootfs / "zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    os.chmod(rootfs / "bin" / "busybox", 0o4755)
+    got = run("--rootfs", rootfs, "--", "sh", "-c", "id -u; echo x > /bin/null; cat /zero", env=env)
+    assert got.out == "1000\n" and "denied" in got.err.lower() and "No such file" in got.err, got
+
+
+def test_the_hosts_root_is_no_image(env):
+    got = run("--rootfs", "/", "--", "true", env=env)
+    assert got.code == 78 and "host's own root" in got.result["error"], got
+
+
+def test_missing_is_an_error_before_anything(env, shared):
+    got = run("--rootfs", shared / "none", "--", "true", env=env)
+    assert got.code == 78, got
+    got = run("--image", "cordon-nothing:latest", "--", "true", env=env)
+    assert got.code == 69 and "Image not found: cordon-nothing:latest" in got.result["error"], got
+    got = run("--image", "/", "--rootfs", "/", "--", "true", env=env)
+    assert got.code == 78 and "exclude" in got.result["error"], got
+
+
+@pytest.mark.parametrize("kind", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_archive(busybox, unpacker, shared, env, kind):
+    path = pack(shared / "image.tar", *system(busybox), ("etc/marker", "file", b"packed\n"),
+                ("usr/lib/x", "hard", "etc/marker"), ("dev/null", "dev", tarfile.CHRTYPE), mode=kind)
+    got = run("--rootfs", path, "--", "sh", "-c", "cat /etc/marker /usr/lib/x", env=env)
+    assert got.out == "packed\npacked\n", got
+
+
+def test_archive_is_unpacked_once(busybox, unpacker, shared, env):
+    path = pack(shared / "image.tar", *system(busybox))
+    assert run("--rootfs", path, "--", "id", env=env).verdict == "ok"
+    top = shared / "cache" / "cordon" / "rootfs"
+    first = [(p.name, p.stat().st_ino) for p in top.glob("sha256-*")]
+    shutil.copy(path, shared / "again.tar")
+    assert run("--rootfs", path, "--", "id", env=env).verdict == "ok"
+    assert run("--rootfs", shared / "again.tar", "--", "id", env=env).verdict == "ok"
+    assert [(p.name, p.stat().st_ino) for p in top.glob("sha256-*")] == first, "one content, one folder"
+    pack(path, *system(busybox), ("etc/new", "file", b"new\n"))
+    assert run("--rootfs", path, "--", "cat", "/etc/new", env=env).out == "new\n"
+
+
+def test_setuid_is_left_out(busybox, unpacker, shared, env):
+    path = pack(shared / "image.tar", *system(busybox), ("bin/su", "suid", b"x"))
+    assert run("--rootfs", path, "--", "id", env=env).verdict == "ok"
+    (made,) = (shared / "cache" / "cordon" / "rootfs").glob("sha256-*")
+    assert stat.S_IMODE((made / "bin" / "su").stat().st_mode) == 0o755
+
+
+def deep():
+    return "/".join(["d"] * 200) + "/x"
+
+
+HOSTILE = {
+    "dotdot": [("../evil", "file", b"x")],
+    "dotdot inside": [("bin/../../evil", "file", b"x")],
+    "absolute": [("/var/tmp/evil", "file", b"x")],
+    "through a link": [("out", "link", "/var/tmp"), ("out/evil", "file", b"x")],
+    "through a relative link": [("a/b", "link", "../bin"), ("a/b/evil", "file", b"x")],
+    "link out": [("a/out", "link", "../../../../etc")],
+    "absolute link out": [("a/out", "link", "/../../etc")],
+    "hard link out": [("evil", "hard", "../../../etc/passwd")],
+    "absolute hard link": [("evil", "hard", "/etc/passwd")],
+    "hard link to nothing": [("evil", "hard", "etc/none")],
+    "hard link through a link": [("out", "link", "/etc"), ("evil", "hard", "out/passwd")],
+    "device": [("bin/mem", "dev", tarfile.CHRTYPE)],
+    "block device": [("disk", "dev", tarfile.BLKTYPE)],
+    "too deep": [(deep(), "file", b"x")],
+    "top is a link": [("./.", "link", "bin")],
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_archives_are_refused(busybox, unpacker, shared, env, case):
+    path = pack(shared / "image.tar", *system(busybox), *HOSTILE[case])
+    got = run("--rootfs", path, "--", "id", env=env)
+    assert got.code == 78 and "refused" in got.result["error"], got
+    assert not os.path.exists("/var/tmp/evil") and not (shared / "evil").exists()
+    left = list((shared / "cache" / "cordon" / "rootfs").glob("*"))
+    assert [p.name for p in left] == ["seen"] and not list(left[0].iterdir()), "nothing stays of it"
+
+
+def test_bombs_are_refused(busybox, unpacker, shared, env):
+    class Zeros:
+        @staticmethod
+        def read(n):
+            return bytes(n)
+    with tarfile.open(shared / "bomb.tar.gz", "w:gz", compresslevel=9) as tar:
+        info = tarfile.TarInfo("zeros")
+        info.size = 400 << 20
+        tar.addfile(info, Zeros)
+    got = run("--rootfs", shared / "bomb.tar.gz", "--", "id", env=env)
+    assert got.code == 78 and "grows by more than" in got.result["error"], got
+    # a file that says it is larger than everything allowed
+    sparse = shared / "sparse.tar"
+    info = tarfile.TarInfo("huge")
+    info.size = 1 << 45
+    sparse.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(1024))
+    got = run("--rootfs", sparse, "--", "id", env=env)
+    assert got.code == 78, got
+
+
+def test_garbage_is_no_archive(unpacker, shared, env):
+    for content in (b"", b"hello\n" * 1000, os.urandom(5000), b"\x1f\x8b" + os.urandom(5000)):
+        (shared / "garbage").write_bytes(content)
+        got = run("--rootfs", shared / "garbage", "--", "id", env=env)
+        assert got.code == 78 and not got.out, got
+
+
+class Layout:
+    """An OCI image layout with these layers, lowest first."""
+
+    def __init__(self, top, *layers, arch="amd64"):
+        self.top = top
+        (top / "blobs" / "sha256").mkdir(parents=True)
+        (top / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+        self.layers = [self.layer(entries) for entries in layers]
+        config = self.blob(json.dumps({"architecture": arch, "os": "linux", "rootfs": {"type": "layers", "diff_ids": []}}).encode())
+        manifest = self.blob(json.dumps({"schemaVersion": 2, "config": config, "layers": self.layers}).encode())
+        (top / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [manifest]}))
+
+    def blob(self, data):
+        digest = hashlib.sha256(data).hexdigest()
+        (self.top / "blobs" / "sha256" / digest).write_bytes(data)
+        return {"mediaType": "application/octet-stream", "digest": "sha256:" + digest, "size": len(data)}
+
+    def layer(self, entries):
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+            for name, kind, value in entries:
+                info = tarfile.TarInfo(name)
+                info.mode = 0o755
+                if kind == "dir":
+                    info.type = tarfile.DIRTYPE
+                elif kind == "link":
+                    info.type, info.linkname = tarfile.SYMTYPE, value
+                else:
+                    info.size = len(value)
+                tar.addfile(info, io.BytesIO(value) if kind == "file" else None)
+        return self.blob(packed.getvalue())
+
+
+def test_layers_and_whiteouts(busybox, unpacker, shared, env):
+    Layout(shared / "image",
+           system(busybox) + [("etc/gone", "file", b"1"), ("etc/kept", "file", b"kept\n"), ("opt/a", "file", b"a"),
+                              ("opt/b", "file", b"b"), ("lib", "link", "usr/lib"), ("usr/lib/old", "file", b"old")],
+           [("etc/.wh.gone", "file", b""), ("opt/new", "file", b"n"), ("opt/.wh..wh..opq", "file", b""),
+            ("lib/added", "file", b"added\n")])
+    got = run("--image", shared / "image", "--", "sh", "-c", "ls /etc /opt; cat /etc/kept /usr/lib/added", env=env)
+    assert got.verdict == "ok", got
+    words = got.out.split()
+    assert "gone" not in words and "a" not in words and "b" not in words
+    assert {"kept", "new", "added"} <= set(words) and not any(w.startswith(".wh") for w in words)
+
+
+def test_layout_that_lies(busybox, unpacker, shared, env):
+    image = Layout(shared / "image", system(busybox))
+    path = shared / "image" / "blobs" / "sha256" / image.layers[0]["digest"][7:]
+    path.write_bytes(path.read_bytes() + b"x")
+    got = run("--image", shared / "image", "--", "id", env=env)
+    assert got.code == 78 and "digest" in got.result["error"], got
+    Layout(shared / "other", system(busybox), arch="arm64")
+    got = run("--image", shared / "other", "--", "id", env=env)
+    assert got.code == 78 and "another architecture" in got.result["error"], got
+    image = Layout(shared / "out", system(busybox), [("../.wh.seen", "file", b"")])
+    got = run("--image", shared / "out", "--", "id", env=env)
+    assert got.code == 78 and "refused" in got.result["error"], got
+    index = json.loads((shared / "out" / "index.json").read_text())
+    index["manifests"][0]["digest"] = "sha256:../../../../../../etc/passwd"
+    (shared / "out" / "index.json").write_text(json.dumps(index))
+    assert run("--image", shared / "out", "--", "id", env=env).code == 78
+
+
+def test_explain_shows_the_image(rootfs, env):
+    got = cordon("explain", "--rootfs", rootfs, "--", "id", env=env)
+    assert got.returncode == 0 and str(rootfs / "bin") in got.stdout, got
