@@ -23,7 +23,7 @@ struct cli_verb {
     int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit status */
 };
 
-extern const struct cli_verb cli_verb_workspace, cli_verb_grade;
+extern const struct cli_verb cli_verb_workspace, cli_verb_grade, cli_verb_test;
 extern const struct cli_verb cli_verb_run, cli_verb_explain, cli_verb_profile, cli_verb_doctor,
     cli_verb_languages, cli_verb_completions, cli_verb_supervise;
 /* All of them, ending with NULL; main.c. */
@@ -46,8 +46,11 @@ int cli_parse(const struct cli_verb *verb, int argc, char **argv, struct options
 /* run.c: `run` in a workspace that is there already. argv[0] is skipped. */
 struct run_job;
 struct cli_run_in {
+    const struct cli_verb *verb; /* whose options the line has; NULL: those of run */
+    bool is_test;                /* the [test] table counts */
     struct workspace *workspace; /* NULL: the run makes its own over base */
-    const char *base;            /* what the guest works on: --workspace BASE:overlay */
+    const char
+        *base; /* what the guest works on: --workspace BASE:overlay; NULL: as the line says */
     /* After the run and before its result is printed; not called when nothing ran. */
     void (*on_result)(struct cli_run_in *in, struct run_job *job);
     void *data;

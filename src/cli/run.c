@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/log.h"
+#include "cli/run.h"
 #include "cli/terminal.h"
 #include "host/host.h"
 #include "lang/load.h"
@@ -26,17 +27,10 @@
 
 extern char **environ;
 
-enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN, OPT_LANGUAGE, OPT_TERMINAL };
-
 static const struct options_own run_options[] = {
     {"language", 0, OPTIONS_REQUIRED, OPT_LANGUAGE, "NAME",
      "language of the source, where its suffix does not say it"},
-    {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "print the result as JSON on standard output"},
-    {"result", 0, OPTIONS_REQUIRED, OPT_RESULT, "FILE", "write the result as JSON to FILE"},
-    {"status-fd", 0, OPTIONS_REQUIRED, OPT_STATUS_FD, "N",
-     "write the result as JSON to descriptor N"},
-    {"stdin", 0, OPTIONS_REQUIRED, OPT_STDIN, "FILE", "standard input of the guest"},
-    {NULL, 'i', OPTIONS_NONE, OPT_TERMINAL, NULL, "give the guest a terminal of its own"},
+    CLI_RUN_ROWS,
     CLI_HELP_ROW,
 };
 
@@ -315,12 +309,13 @@ static int cli_resolve(struct run_cli *c, struct cordon_err *err)
 {
     struct policy_input input = options_input(&c->options, environ);
     bool has_kind = c->is_interactive && getenv("TERM");
-    if (!c->in && !has_kind)
+    input.test = c->in && c->in->is_test;
+    if (!(c->in && c->in->base) && !has_kind)
         return policy_resolve(&input, &c->policy, err);
     _cleanup_free_ struct policy_setting *settings =
         calloc(input.n_settings + 2, sizeof(*settings));
     _cleanup_buf_ struct buf value = BUF_INIT(8192);
-    buf_printf(&value, "%s:overlay", c->in ? c->in->base : "");
+    buf_printf(&value, "%s:overlay", c->in && c->in->base ? c->in->base : "");
     if (!settings || value.failed)
         return err_nomem(err, "policy");
     size_t n = 0;
@@ -328,7 +323,7 @@ static int cli_resolve(struct run_cli *c, struct cordon_err *err)
         settings[n++] = (struct policy_setting){.name = "env", .value = "TERM"};
     for (size_t i = 0; i < input.n_settings; i++)
         settings[n++] = input.settings[i];
-    if (c->in)
+    if (c->in && c->in->base)
         settings[n++] = (struct policy_setting){.name = "workspace", .value = value.data};
     input.settings = settings;
     input.n_settings = n;
@@ -385,10 +380,11 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
     /* secrets of the caller may be in our arguments and environment: no neighbour of the same user
      * may read them from our memory, and no guest that got out of its namespace either */
     prctl(PR_SET_DUMPABLE, 0);
-    if (cli_parse(&cli_verb_run, argc, argv, &c.options, &help, &err) < 0)
+    const struct cli_verb *verb = in && in->verb ? in->verb : &cli_verb_run;
+    if (cli_parse(verb, argc, argv, &c.options, &help, &err) < 0)
         return cli_fail(&err);
     if (help) {
-        status = cli_help_verb(&cli_verb_run);
+        status = cli_help_verb(verb);
     } else if (cli_prepare(&c, &err) < 0) {
         status = cli_fail(&err);
     } else if (cli_run_job(&c, &err) < 0) {
