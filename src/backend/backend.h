@@ -50,6 +50,8 @@ struct backend_outcome {
     bool denials_unobserved;
     char cgroup[64]; /* for the enforcement report; "none" without */
     int cwd_fd; /* the working directory, if the plan wants it back, else -1; the taker closes it */
+    bool cpu_time_hit; /* the backend itself ended the guest at its CPU time */
+    bool user_ns;      /* of a container: it has a user namespace of its own */
     bool host_refused; /* SETUP_FAILED because the host forbids this tier: another may work */
 };
 

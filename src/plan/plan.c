@@ -117,7 +117,7 @@ static int plan_rlimits(struct plan *p, const struct policy *policy)
     /* Counted per user namespace, so exact in tier full; pid 1 shares the id and is not counted
      * against the guest. A backstop where a pids group holds the limit already, and above it: the
      * kernel asks this limit first, and the group would never count a refusal. */
-    if (p->limits.processes && p->tier == TIER_FULL)
+    if (p->limits.processes && p->tier == TIER_FULL && p->backend != BACKEND_DOCKER)
         r |= plan_rlimit(p, RLIMIT_NPROC,
                          p->limits.processes + 1 + (p->by_group.pids ? PLAN_NPROC_MARGIN : 0));
     if (p->process_rlimit)
@@ -264,6 +264,19 @@ static char *const *plan_argv(struct plan *p, char *const *argv)
     return copy;
 }
 
+/* The engine holds the limits by groups of its own; what it cannot is refused. */
+static int plan_fill_container(struct plan *p, const struct plan_request *req,
+                               struct cordon_err *err)
+{
+    p->cgroups = (struct host_cgroups){0};
+    p->by_group = (struct plan_held){.memory = true, .pids = true, .cpu = true};
+    if (plan_container(p, req, err) < 0)
+        return -1;
+    if (plan_rlimits(p, req->policy) < 0)
+        return err_nomem(err, "plan");
+    return plan_filters(p, req->policy, req->host, err);
+}
+
 static int plan_fill(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -287,10 +300,14 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
     p->landlock_abi = p->tier == TIER_FULL && host->landlock_abi < 2 ? 0 : host->landlock_abi;
     p->scope_signals = p->landlock_abi >= 6;
 
-    if (plan_check_binary(policy, p->command, err) < 0 || plan_check_backend(policy, err) < 0 ||
+    p->backend = (enum backend_kind)policy_num(policy, FIELD_BACKEND);
+    if (plan_check_binary(policy, p->command, err) < 0 ||
+        (p->backend != BACKEND_DOCKER && plan_check_backend(policy, err) < 0) ||
         plan_apparmor(p, policy, host, err) < 0)
         return -1;
     plan_limits(p, policy);
+    if (p->backend == BACKEND_DOCKER)
+        return plan_fill_container(p, req, err);
     plan_by_group(p);
     int r = p->tier == TIER_FULL ? plan_full(p, req, err) : plan_landlock(p, req, err);
     if (r < 0)

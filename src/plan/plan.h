@@ -60,8 +60,8 @@ enum plan_op_flag {
     PLAN_BIND_GRANT = 1 << 4,    /* asked for by the caller: identity-mapped when root started us */
     PLAN_BIND_NOEXEC = 1 << 5,
     PLAN_MASK_DIR = 1 << 6,
-    PLAN_BIND_HELD = 1 << 7, /* part of an image: opened by the supervisor, which may be the only one
-                                that can reach it; shown with the owners it has */
+    PLAN_BIND_HELD = 1 << 7, /* part of an image: opened by the supervisor, which may be the only
+                                one that can reach it; shown with the owners it has */
 };
 
 struct plan_op {
@@ -106,9 +106,19 @@ struct plan_limits {
     uint64_t disk_bytes, max_files; /* 0: none beyond the scratch limits */
 };
 
+/* What the engine of a container needs beyond the rest of the plan. */
+struct plan_container {
+    const char *image, *runtime; /* NULL: not asked for */
+    const char *dns, *http_proxy;
+    enum network_mode network;
+    bool reuse; /* one container for a sequence of trusted commands */
+};
+
 struct plan {
     struct arena arena;
-    enum tier tier;
+    enum backend_kind backend;
+    struct plan_container container; /* of the docker backend */
+    enum tier tier;                  /* of the native backend */
     const char *profile;
 
     struct plan_op *ops;
@@ -134,7 +144,7 @@ struct plan {
     const char *apparmor; /* profile the guest's program gets at its execve, or NULL */
     uid_t host_uid;       /* what the guest's uid is on the host (tier full) */
     gid_t host_gid;
-    bool own_host_ids; /* true: root started us and the guest gets an id of its own */
+    bool own_host_ids;  /* true: root started us and the guest gets an id of its own */
     const char *rootfs; /* host folder in the place of the host's runtime, or NULL */
     bool time_ns;
     bool host_network;       /* --unsafe-host-network */
@@ -155,6 +165,7 @@ struct plan {
     int landlock_abi;
     bool scope_signals; /* Landlock ABI 6 */
 
+    uint64_t setup_ns; /* longest the wall may take to stand, 0: the usual */
     struct plan_limits limits;
     struct host_cgroups cgroups; /* where the limits go; kind NONE: rlimits and sampling */
     const char *missing;         /* not NULL: layers this tier lacks, for the result */

@@ -282,7 +282,7 @@ static int full_keep_policy(struct plan *p, const struct plan_grant *g)
     return full_op(p, PLAN_OP_BIND, src, dst + 1, PLAN_BIND_GRANT | PLAN_BIND_FILE, 0) ? 0 : -1;
 }
 
-static int full_grants(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+int plan_full_grants(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
     struct plan_grant *grants;
@@ -356,7 +356,7 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
         return -1;
     if (full_scratch(p) < 0 || full_fences(p) < 0)
         return err_nomem(err, "plan");
-    if (full_grants(p, req, err) < 0)
+    if (plan_full_grants(p, req, err) < 0)
         return -1;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;

@@ -20,6 +20,10 @@ int plan_full_op(struct plan *p, enum plan_op_kind kind, const char *src, const 
 int plan_rootfs(struct plan *p, const char *top, struct cordon_err *err);
 /* plan_landlock.c: the fences of tier landlock, and what it must refuse */
 int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+/* plan_container.c: the same for a container, and what no container can do */
+int plan_container(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+/* plan_full.c: the caller's grants as operations, masks and read-only policies included */
+int plan_full_grants(struct plan *p, const struct plan_request *req, struct cordon_err *err);
 /* plan_landlock_filter.c: puts in front of the filter what Landlock cannot see */
 int plan_landlock_filter(struct plan *p, struct cordon_err *err);
 /* plan_grants.c: what the policy adds to either */

@@ -70,6 +70,12 @@ int seccomp_profile_build(const struct seccomp_options *options, const char *nam
 /* Runs a program in user space over one call: what the kernel would answer. For tests. */
 uint32_t seccomp_eval(const struct seccomp_prog *prog, const struct seccomp_data *data);
 
+/* The built-in filter as a Docker/OCI profile, one JSON object: what the engine or runtime puts
+ * around everything in the container, our pid 1 included. Argument checks are there as far as the
+ * format can say them; the exact program is installed inside as well. */
+struct jsonw;
+void seccomp_oci_write(struct jsonw *j, const char *key, const struct seccomp_options *options);
+
 /* Name of a call number, or NULL; number of a name, or -1. */
 const char *seccomp_call_name(int nr);
 int seccomp_call_number(const char *name);

@@ -19,7 +19,8 @@
 static bool files_wanted(const struct run_job *job)
 {
     const struct policy_value *v = policy_value(job->policy, FIELD_WORKSPACE);
-    return v->set && v->num == WORKSPACE_OVERLAY && job->host.user_ns;
+    return v->set && v->num == WORKSPACE_OVERLAY && job->host.user_ns &&
+           policy_num(job->policy, FIELD_BACKEND) != BACKEND_DOCKER; /* which the plan refuses */
 }
 
 /* Folders of the host the guest may write to. */

@@ -240,6 +240,11 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
         result_by_cause(r, s, policy);
         return;
     }
+    if (o->cpu_time_hit) {
+        result_limit(r, VERDICT_CPU_TIME_LIMIT, EXIT_TIME, policy, FIELD_CPU_TIME,
+                     "Execution exceeded CPU time limit");
+        return;
+    }
     switch (o->end) {
     case BACKEND_EXITED: result_by_exit(r, s, policy); break;
     case BACKEND_EXEC_FAILED: result_by_exec(r, s, policy); break;

@@ -38,12 +38,13 @@ struct result_stream {
 
 struct result {
     enum verdict verdict;
-    const char *stage;      /* "compile" or "run" of a source run, NULL: a command */
-    int exit_code;          /* as in the exit status table; always set */
-    int signal;             /* 0: none */
-    const char *limit_name; /* config key of the limit that fired, or NULL */
-    char limit_value[64];   /* as the caller wrote it */
-    char error[1280];       /* one line, or empty */
+    enum backend_kind backend; /* what was asked to build the wall */
+    const char *stage;         /* "compile" or "run" of a source run, NULL: a command */
+    int exit_code;             /* as in the exit status table; always set */
+    int signal;                /* 0: none */
+    const char *limit_name;    /* config key of the limit that fired, or NULL */
+    char limit_value[64];      /* as the caller wrote it */
+    char error[1280];          /* one line, or empty */
     struct result_stream out[2];
     uint64_t wall_ns;
     struct backend_usage usage;

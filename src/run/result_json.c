@@ -57,6 +57,37 @@ static void json_denials(struct jsonw *j, const struct backend_outcome *o)
     jsonw_close(j, ']');
 }
 
+/* A container: what the engine was asked for and granted, and what pid 1 saw of it. */
+static void json_container(struct jsonw *j, const struct result *r)
+{
+    static const char *const on[] = {"mount_ns", "pid_ns", "net_ns",
+                                     "ipc_ns",   "uts_ns", "cgroup_ns"};
+    const struct plan *p = r->plan;
+    const struct backend_outcome *o = r->outcome;
+    jsonw_str(j, "user_ns", o && o->user_ns ? "on" : "off");
+    for (size_t i = 0; i < ARRAY_SIZE(on); i++)
+        jsonw_str(j, on[i], "on");
+    jsonw_str(j, "time_ns", "off");
+    jsonw_str(j, "seccomp", "on");
+    jsonw_str(j, "landlock", "off");
+    jsonw_str(j, "cgroup", o && o->cgroup[0] ? o->cgroup : "none");
+    if (p->apparmor)
+        jsonw_str(j, "apparmor", p->apparmor);
+    jsonw_str(j, "no_new_privs", "on");
+    jsonw_str(j, "caps", "none");
+    jsonw_str(j, "denials", o && o->denials_unobserved ? "not observed" : "observed");
+    jsonw_str(j, "limits", "memory by cgroup, cpu by cgroup, processes by cgroup");
+    jsonw_str(j, "root", "read-only image");
+    if (p->container.runtime)
+        jsonw_str(j, "runtime", p->container.runtime);
+    jsonw_str(j, "network",
+              p->container.network == NETWORK_BRIDGE ? "bridge, internal addresses not blocked"
+                                                     : "none");
+    if (p->container.reuse)
+        jsonw_str(j, "reuse",
+                  "one container for many commands: weaker, they see each other's traces");
+}
+
 /* What stood around the guest. With no start there was no wall, and it says so. */
 static void json_enforcement(struct jsonw *j, const struct result *r)
 {
@@ -65,9 +96,18 @@ static void json_enforcement(struct jsonw *j, const struct result *r)
     const struct plan *p = r->plan;
     const struct backend_outcome *o = r->outcome;
     jsonw_open(j, "enforcement", '{');
-    jsonw_str(j, "backend", "native");
-    jsonw_str(j, "tier", !p ? NULL : p->tier == TIER_FULL ? "full" : "landlock");
+    static const char *const backends[] = {[BACKEND_NATIVE] = "native",
+                                           [BACKEND_DOCKER] = "docker",
+                                           [BACKEND_GVISOR] = "gvisor",
+                                           [BACKEND_OCI] = "oci"};
+    bool container = p && p->backend == BACKEND_DOCKER;
+    jsonw_str(j, "backend", backends[r->backend]);
+    jsonw_str(j, "tier", !p || container ? NULL : p->tier == TIER_FULL ? "full" : "landlock");
     jsonw_open(j, "layers", '{');
+    if (container && o && o->started_ns)
+        json_container(j, r);
+    if (container)
+        p = NULL; /* the rest is the native wall's */
     for (size_t i = 0; p && i < ARRAY_SIZE(namespaces); i++) {
         bool on = p->tier == TIER_FULL;
         if (str_eq(namespaces[i], "net_ns"))

@@ -214,7 +214,9 @@ static int rootfs_unpack(const char *path, const char *cache, const char *key,
 int rootfs_resolve(const struct policy *policy, const char *cwd, char **ret_dir,
                    struct cordon_err *err)
 {
-    if (!policy_has(policy, FIELD_IMAGE) && !policy_has(policy, FIELD_ROOTFS)) {
+    /* the docker engine keeps images of its own */
+    if ((!policy_has(policy, FIELD_IMAGE) && !policy_has(policy, FIELD_ROOTFS)) ||
+        policy_num(policy, FIELD_BACKEND) == BACKEND_DOCKER) {
         *ret_dir = NULL;
         return 0;
     }

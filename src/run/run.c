@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "backend/helper/helper.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "run/files.h"
@@ -18,6 +19,12 @@ static void run_note_refusal(struct run_job *job, const struct cordon_err *err)
              err->message);
     plan_free(job->plan);
     job->plan = NULL;
+}
+
+/* The one place where the policy's word becomes a wall. */
+static const struct backend *run_backend(const struct plan *plan)
+{
+    return plan->backend == BACKEND_DOCKER ? &backend_helper : &backend_native;
 }
 
 static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *err)
@@ -46,8 +53,15 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
     struct supervise_options options = job->options;
     options.on_done = run_on_done;
     options.data = job;
-    return supervise_start(&job->supervised, job->loop, &backend_native, job->plan, &options,
+    return supervise_start(&job->supervised, job->loop, run_backend(job->plan), job->plan, &options,
                            ret_refused, err);
+}
+
+/* What the judgement cannot know. */
+static void run_note(struct run_job *job)
+{
+    job->result.stage = job->stage;
+    job->result.backend = (enum backend_kind)policy_num(job->policy, FIELD_BACKEND);
 }
 
 int run_place(const struct policy *policy, struct host *host, struct cordon_err *err)
@@ -79,7 +93,7 @@ int run_start(struct run_job *job, struct cordon_err *err)
     if (r < 0) {
         memset(&job->result, 0, sizeof(job->result));
         result_from_error(&job->result, err);
-        job->result.stage = job->stage;
+        run_note(job);
         return -1;
     }
     job->running = true;
@@ -110,7 +124,7 @@ static void run_on_done(void *data)
         s->err = err;
     } else {
         result_judge(&job->result, s, job->policy);
-        job->result.stage = job->stage;
+        run_note(job);
         files_end(job);
     }
     if (job->on_done)

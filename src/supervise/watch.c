@@ -236,7 +236,7 @@ uint64_t supervise_watch_tick(struct supervised *s, uint64_t now)
     if (s->cause != CAUSE_NONE || s->finished)
         return UINT64_MAX;
     if (!started) {
-        if (now >= s->begin_ns + WATCH_SETUP_NS) {
+        if (now >= s->begin_ns + (s->plan->setup_ns ? s->plan->setup_ns : WATCH_SETUP_NS)) {
             supervise_end(s, CAUSE_STUCK);
             return UINT64_MAX;
         }

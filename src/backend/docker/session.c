@@ -1,0 +1,369 @@
+/* One container: create, attach, wait, start, carry bytes, end, remove. Runs in `cordon-docker
+ * run`, one process per guest.
+ *
+ * Whatever happens the container goes: the engine removes it when it ends, we remove it when we are
+ * told to or when the supervisor is gone, the supervisor asks again should we die, and its own pid
+ * 1 ends it should all of Cordon be dead. */
+#include "backend/docker/session.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "plan/plan.h"
+
+#define SESSION_PATIENCE_NS (300 * UINT64_C(1000000)) /* for pid 1 to end everything by itself */
+#define SESSION_END_NS (30 * UINT64_C(1000000000))    /* after a kill the engine may take so long */
+
+static void session_say(struct helper_message *m)
+{
+    m->magic = HELPER_MAGIC;
+    while (send(HELPER_CONTROL_FD, m, sizeof(*m), MSG_NOSIGNAL) < 0 && errno == EINTR)
+        ;
+}
+
+static void session_fail(const struct cordon_err *err)
+{
+    struct helper_message m = {.type = HELPER_FAILED, .err = *err};
+    session_say(&m);
+}
+
+/* What the engine warns of is a limit it will not hold: refused, never weakened. */
+static int session_check_warnings(const struct jsonr_node *root, struct cordon_err *err)
+{
+    for (const struct jsonr_node *n = jsonr_first(jsonr_get(root, "Warnings")); n; n = n->next) {
+        const char *text = jsonr_cstr(n);
+        if (!text)
+            continue;
+        if (strstr(text, "platform"))
+            return err_set(err, CORDON_ERR_HOST, "docker", 0,
+                           "the image is of another architecture: %.600s", text);
+        if (strstr(text, "iscarded") || strstr(text, "not support") || strstr(text, "ignored"))
+            return err_set(err, CORDON_ERR_HOST, "docker", 0,
+                           "the Docker engine cannot hold a limit: %.600s", text);
+    }
+    return 0;
+}
+
+static int session_create_failed(const struct session *s, int status, const struct buf *answer,
+                                 struct cordon_err *err)
+{
+    engine_fail(status, answer, "container could not be created", err);
+    if (status == 404 && strstr(err->message, "image"))
+        return err_set(err, CORDON_ERR_HOST, "docker", 0,
+                       "Image not found: %s (cordon image build makes it)", s->request.image);
+    if (strstr(err->message, "nknown runtime") || strstr(err->message, "runtime name"))
+        err_hint(err, "register the runtime with the engine (daemon.json, \"runtimes\")");
+    return -1;
+}
+
+static int session_create(struct session *s, const char *init_path, struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf body = BUF_INIT(8 << 20), answer = BUF_INIT(1 << 20);
+    char path[128];
+    if (create_body(&s->request, init_path, PLAN_GUEST_UID, PLAN_GUEST_GID, &body, err) < 0)
+        return -1;
+    snprintf(path, sizeof(path), "/containers/create?name=%s", s->request.name);
+    int status = engine_call(&s->engine, "POST", path, &body, ENGINE_SLOW_MS, &answer, err);
+    if (status < 0)
+        return -1;
+    if (status != 201)
+        return session_create_failed(s, status, &answer, err);
+    struct arena arena = {0};
+    const struct jsonr_node *root;
+    int r = engine_parse(&answer, &arena, &root, err);
+    const char *id = r == 0 ? jsonr_cstr(jsonr_get(root, "Id")) : NULL;
+    if (r == 0 && (!id || strlen(id) >= sizeof(s->id)))
+        r = err_set(err, CORDON_ERR_INTERNAL, "docker", 0, "the Docker engine's answer has no Id");
+    if (r == 0) {
+        strcpy(s->id, id);
+        r = session_check_warnings(root, err);
+    }
+    arena_done(&arena);
+    return r;
+}
+
+/* Two connections that stay: the streams, and the question when it is over. */
+static int session_connect(struct session *s, struct cordon_err *err)
+{
+    char path[160];
+    _cleanup_buf_ struct buf answer = BUF_INIT(1 << 20);
+    snprintf(path, sizeof(path), "/containers/%s/attach?stream=1&stdin=1&stdout=1&stderr=1", s->id);
+    if (http_open(&s->attach, &s->engine.host, ENGINE_CALL_MS, err) < 0 ||
+        http_send(&s->attach, "POST", path, NULL, NULL, 0, true, err) < 0 ||
+        http_read_head(&s->attach, err) < 0)
+        return -1;
+    if (s->attach.status != 101 && s->attach.status != 200) {
+        if (http_read_body(&s->attach, &answer, err) < 0)
+            return -1;
+        return engine_fail(s->attach.status, &answer, "container could not be attached to", err);
+    }
+    snprintf(path, sizeof(path), "/containers/%s/wait?condition=removed", s->id);
+    if (http_open(&s->wait, &s->engine.host, ENGINE_CALL_MS, err) < 0 ||
+        http_send(&s->wait, "POST", path, NULL, NULL, 0, false, err) < 0 ||
+        http_read_head(&s->wait, err) < 0)
+        return -1;
+    if (s->wait.status / 100 != 2) {
+        if (http_read_body(&s->wait, &answer, err) < 0)
+            return -1;
+        return engine_fail(s->wait.status, &answer, "container could not be waited for", err);
+    }
+    return 0;
+}
+
+/* The supervisor's order with the two secrets of this run in it. */
+static int session_order(struct session *s, struct cordon_err *err)
+{
+    struct stdio *io = &s->stdio;
+    char chunk[65536];
+    ssize_t n;
+    io->order.max = INIT_ORDER_MAX;
+    while ((n = read(HELPER_ORDER_FD, chunk, sizeof(chunk))) > 0)
+        if (buf_add(&io->order, chunk, (size_t)n) < 0)
+            return err_nomem(err, "docker");
+    struct init_order *head = (void *)io->order.data;
+    if (n < 0 || io->order.len < sizeof(*head))
+        return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "order");
+    if (getrandom(io->start_secret, INIT_SECRET, 0) != INIT_SECRET ||
+        getrandom(io->end_secret, INIT_SECRET, 0) != INIT_SECRET)
+        return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "getrandom");
+    memcpy(head->start_secret, io->start_secret, INIT_SECRET);
+    memcpy(head->end_secret, io->end_secret, INIT_SECRET);
+    return 0;
+}
+
+static int session_start(struct session *s, struct cordon_err *err)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "/containers/%s/start", s->id);
+    size_t early = s->attach.in.len - s->attach.in_done;
+    if (stdio_begin(&s->stdio, s->attach.fd, s->attach.in.data + s->attach.in_done, early) < 0)
+        return err_nomem(err, "docker");
+    return engine_ask(&s->engine, "POST", path, NULL, NULL, "container could not be started", err);
+}
+
+static void session_force(struct session *s)
+{
+    struct cordon_err drop;
+    s->forced = true;
+    if (engine_kill(&s->engine, s->id, "KILL", &drop) < 0)
+        engine_remove(&s->engine, s->id, &drop);
+}
+
+static void session_kill(struct session *s)
+{
+    struct cordon_err drop;
+    if (s->killed)
+        return;
+    s->killed = true;
+    s->killed_ns = http_now_ns();
+    char signal[16];
+    snprintf(signal, sizeof(signal), "%d", INIT_END_SIGNAL);
+    if (!s->stdio.started || engine_kill(&s->engine, s->id, signal, &drop) < 0)
+        session_force(s);
+}
+
+/* pid 1 was told to end everything; when it does not, the engine does. */
+static int session_check_end(struct session *s, struct cordon_err *err)
+{
+    uint64_t now = http_now_ns();
+    if (!s->killed)
+        return 0;
+    if (!s->forced && now >= s->killed_ns + SESSION_PATIENCE_NS)
+        session_force(s);
+    if (now >= s->killed_ns + SESSION_END_NS)
+        return err_set(err, CORDON_ERR_INTERNAL, "docker", 0,
+                       "the Docker engine did not end the container");
+    return 0;
+}
+
+static void session_listen(struct session *s)
+{
+    struct helper_message m;
+    char signal[16];
+    struct cordon_err drop;
+    ssize_t n = recv(HELPER_CONTROL_FD, &m, sizeof(m), MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        s->control_open = false;
+        session_kill(s);
+    } else if (n == (ssize_t)sizeof(m) && m.magic == HELPER_MAGIC) {
+        if (m.type == HELPER_KILL)
+            session_kill(s);
+        if (m.type == HELPER_SIGNAL) {
+            snprintf(signal, sizeof(signal), "%d", m.signal);
+            (void)engine_kill(&s->engine, s->id, signal, &drop);
+        }
+    }
+}
+
+/* The answer to the question when it is over. -1: the engine is gone. */
+static int session_take_end(struct session *s, struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf answer = BUF_INIT(65536);
+    s->wait.deadline_ns = http_now_ns() + ENGINE_CALL_MS * UINT64_C(1000000);
+    if (http_read_body(&s->wait, &answer, err) < 0)
+        return -1;
+    struct arena arena = {0};
+    const struct jsonr_node *root;
+    int64_t code = -1;
+    int r = engine_parse(&answer, &arena, &root, err);
+    if (r == 0 && jsonr_int64(jsonr_get(root, "StatusCode"), &code))
+        s->exit_code = (int)code;
+    arena_done(&arena);
+    s->gone = true;
+    return r;
+}
+
+static int session_step(struct session *s, struct cordon_err *err)
+{
+    struct pollfd fds[STDIO_FDS + 2];
+    stdio_poll(&s->stdio, fds);
+    fds[4] = (struct pollfd){.fd = s->control_open ? HELPER_CONTROL_FD : -1, .events = POLLIN};
+    fds[5] = (struct pollfd){.fd = s->gone ? -1 : s->wait.fd, .events = POLLIN};
+    if (poll(fds, ARRAY_SIZE(fds), s->killed ? 50 : -1) < 0)
+        return errno == EINTR ? 0 : err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "poll");
+    if (stdio_step(&s->stdio, fds) < 0)
+        return err_nomem(err, "docker");
+    if (s->stdio.started && !s->started_ns) {
+        struct helper_message m = {.type = HELPER_STARTED, .time_ns = http_now_ns()};
+        s->started_ns = m.time_ns;
+        session_say(&m);
+    }
+    if (fds[4].revents)
+        session_listen(s);
+    if (fds[5].revents && session_take_end(s, err) < 0)
+        return -1;
+    return session_check_end(s, err);
+}
+
+static int session_loop(struct session *s, struct cordon_err *err)
+{
+    while (!s->gone || !stdio_is_drained(&s->stdio)) {
+        if (session_step(s, err) < 0)
+            return -1;
+        /* a supervisor that is gone reads no output */
+        if (s->gone && !s->control_open)
+            break;
+    }
+    return 0;
+}
+
+/* pid 1 ended without a report: was it the memory limit? The container is gone, the engine's list
+ * of events is not. */
+static bool session_was_oom(struct session *s)
+{
+    _cleanup_buf_ struct buf path = BUF_INIT(4096), answer = BUF_INIT(1 << 20),
+                             filter = BUF_INIT(512);
+    struct cordon_err drop;
+    time_t now = time(NULL);
+    buf_printf(&filter, "{\"container\":[\"%s\"],\"event\":[\"oom\"]}", s->id);
+    buf_printf(&path, "/events?since=%lld&until=%lld&filters=", (long long)now - 86400,
+               (long long)now + 1);
+    engine_escape(&path, filter.data);
+    return engine_call(&s->engine, "GET", path.data, NULL, ENGINE_CALL_MS, &answer, &drop) == 200 &&
+           answer.len > 2;
+}
+
+static void session_usage(struct backend_outcome *o, const struct init_report *r)
+{
+    o->usage = (struct backend_usage){.cpu_user_ns = r->cpu_user_ns,
+                                      .cpu_sys_ns = r->cpu_sys_ns,
+                                      .peak_memory_bytes = r->peak_memory_bytes,
+                                      .processes_peak = r->processes_peak,
+                                      .processes_refused = r->processes_refused,
+                                      .oom_kills = r->oom_kills,
+                                      .throttled_ns = r->throttled_ns};
+    o->memory_refused = r->memory_refused;
+    o->scratch_full = r->scratch_full != 0;
+    o->denials_unobserved = r->denials_unobserved != 0;
+    for (uint32_t i = 0; i < MIN(r->n_denials, BACKEND_DENIALS_MAX); i++)
+        o->denials[o->n_denials++] = (struct backend_denial){r->denials[i].nr, r->denials[i].count};
+}
+
+static void session_outcome(struct session *s, struct helper_message *m)
+{
+    const struct init_report *r = &s->stdio.report;
+    struct backend_outcome *o = &m->outcome;
+    m->type = HELPER_DONE;
+    o->started_ns = s->started_ns;
+    o->cwd_fd = -1;
+    snprintf(o->cgroup, sizeof(o->cgroup), "docker memory,pids,cpu");
+    o->end = BACKEND_KILLED;
+    if (!s->stdio.ended) {
+        if (!s->killed && session_was_oom(s))
+            o->usage.oom_kills = 1;
+        o->denials_unobserved = true;
+        return;
+    }
+    session_usage(o, r);
+    o->user_ns = r->user_ns != 0;
+    o->ended_ns = s->started_ns + r->wall_ns;
+    o->wstatus = r->wstatus;
+    o->exec_errno = r->error;
+    if (r->kind == INIT_EXITED)
+        o->end = BACKEND_EXITED;
+    else if (r->kind == INIT_EXEC_FAILED)
+        o->end = BACKEND_EXEC_FAILED;
+    else if (r->kind == INIT_CPU_TIME)
+        o->cpu_time_hit = true;
+    else if (r->kind == INIT_FAILED) {
+        m->type = HELPER_FAILED;
+        err_set(&m->err, CORDON_ERR_INTERNAL, "start", r->error, "%.31s", r->stage);
+    }
+}
+
+/* Our pid 1 lies beside us. */
+static int session_init_path(char *path, size_t size, struct cordon_err *err)
+{
+    ssize_t n = readlink("/proc/self/exe", path, size - 16);
+    if (n <= 0)
+        return err_set(err, CORDON_ERR_HOST, "docker", errno, "/proc/self/exe");
+    path[n] = '\0';
+    strcpy(strrchr(path, '/') + 1, "cordon-init");
+    if (access(path, X_OK) < 0)
+        return err_set(err, CORDON_ERR_HOST, "docker", errno, "%.900s", path);
+    return 0;
+}
+
+static int session_all(struct session *s, struct cordon_err *err)
+{
+    char init_path[4096];
+    if (request_read(HELPER_REQUEST_FD, &s->request, err) < 0)
+        return -1;
+    if (session_order(s, err) < 0 || session_init_path(init_path, sizeof(init_path), err) < 0 ||
+        engine_open(&s->engine, err) < 0 || session_create(s, init_path, err) < 0 ||
+        session_connect(s, err) < 0 || session_start(s, err) < 0)
+        return -1;
+    return session_loop(s, err);
+}
+
+int session_run(void)
+{
+    struct session s = {
+        .attach = HTTP_INIT, .wait = HTTP_INIT, .control_open = true, .exit_code = -1};
+    struct cordon_err err = {0}, drop;
+    prctl(PR_SET_DUMPABLE, 0); /* the request may hold the caller's secrets */
+    int r = session_all(&s, &err);
+    if (s.id[0] && !s.gone)
+        engine_remove(&s.engine, s.id, &drop);
+    if (r < 0) {
+        session_fail(&err);
+    } else {
+        struct helper_message m = {0};
+        session_outcome(&s, &m);
+        session_say(&m);
+    }
+    http_close(&s.attach);
+    http_close(&s.wait);
+    stdio_done(&s.stdio);
+    request_done(&s.request);
+    return 0;
+}

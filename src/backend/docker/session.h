@@ -1,0 +1,29 @@
+/* One container from its creation to its removal. Runs in `cordon-docker run`. */
+#ifndef BACKEND_DOCKER_SESSION_H
+#define BACKEND_DOCKER_SESSION_H
+
+#include "backend/docker/engine.h"
+#include "backend/docker/request.h"
+#include "backend/docker/stdio.h"
+#include "backend/helper/helper.h"
+#include "init/init.h"
+
+struct session {
+    struct engine engine;
+    struct request request;
+    char id[72];
+    struct http attach; /* raw stream of the container's standard streams */
+    struct http wait;   /* answers when the container is gone */
+    struct stdio stdio;
+    bool control_open; /* the supervisor is there */
+    bool killed;       /* somebody wanted the end */
+    bool gone;         /* the container was removed */
+    bool forced;       /* the engine was told to kill it */
+    uint64_t started_ns, killed_ns;
+    int exit_code; /* of pid 1, -1: not known */
+};
+
+/* The whole of it; the outcome goes to the supervisor. Returns the exit status of the process. */
+int session_run(void);
+
+#endif

@@ -1,0 +1,46 @@
+/* Walls that another executable builds: `cordon-docker`.
+ *
+ * The supervisor stays what it is for the native backend: streams, clocks, cancel, judgement. It
+ * starts the helper with the guest's three pipes as standard streams and three descriptors more;
+ * the helper makes the container, carries bytes, and reports. Both come from one build, so
+ * messages are plain structs; a helper of another build is refused by the magic. */
+#ifndef BACKEND_HELPER_HELPER_H
+#define BACKEND_HELPER_HELPER_H
+
+#include "backend/backend.h"
+
+#define HELPER_CONTROL_FD 3 /* SOCK_SEQPACKET; its end of file says that the supervisor is gone */
+#define HELPER_REQUEST_FD 4 /* the request, one JSON object */
+#define HELPER_ORDER_FD 5   /* what pid 1 of the container is told: init/init.h, secrets unset */
+#define HELPER_MAGIC (0xc0d00001u + (uint32_t)sizeof(struct helper_message))
+#define HELPER_NAME_MAX 48
+
+enum helper_type {
+    /* from the helper */
+    HELPER_STARTED = 1, /* the guest's own code begins: time_ns */
+    HELPER_DONE,        /* outcome; nothing of the guest is left */
+    HELPER_FAILED,      /* err: the wall could not be built, or was lost */
+    /* to the helper */
+    HELPER_KILL,
+    HELPER_SIGNAL, /* signal */
+};
+
+struct helper_message {
+    uint32_t magic, type;
+    uint64_t time_ns; /* CLOCK_MONOTONIC */
+    int32_t signal;
+    bool lost; /* FAILED: the wall stood and was lost while the guest ran */
+    struct backend_outcome outcome;
+    struct cordon_err err;
+};
+
+extern const struct backend backend_helper;
+
+/* helper_request.c: both descriptors are sealed memory files positioned at their start. */
+int helper_request_fd(const struct plan *plan, const char *name, int *ret_fd,
+                      struct cordon_err *err);
+int helper_order_fd(const struct plan *plan, int *ret_fd, struct cordon_err *err);
+
+#define HELPER_PROGRAM "cordon-docker"
+
+#endif

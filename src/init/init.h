@@ -1,0 +1,70 @@
+/* What pid 1 of a container is told and what it reports: the format shared by `cordon-init` and the
+ * executables that start containers.
+ *
+ * Both come from one build. The order arrives on standard input before the guest's own input; the
+ * reports leave on standard error, each behind a secret of its own that the guest cannot know: the
+ * first before the guest exists, the last when every process of the guest is gone. */
+#ifndef INIT_INIT_H
+#define INIT_INIT_H
+
+#include <linux/filter.h>
+#include <stdint.h>
+
+#define INIT_MAGIC "cordon-init-1"
+#define INIT_SECRET 16
+#define INIT_ORDER_MAX (UINT32_C(512) << 20)
+#define INIT_DENIALS 64
+#define INIT_END_SIGNAL 64        /* from outside: end everything and report */
+#define INIT_PATH "/.cordon-init" /* where it appears in a container */
+
+/* Followed by: rlimits, filter, quiet filter, then `n_strings` strings with their NULs (cwd,
+ * command and its arguments, environment), then the files: name with NUL, length (8 bytes), bytes.
+ */
+struct init_order {
+    char magic[16];
+    uint8_t start_secret[INIT_SECRET];
+    uint8_t end_secret[INIT_SECRET];
+    uint32_t total; /* bytes, this head included */
+    uint32_t n_rlimits, n_filter, n_quiet, n_argv, n_env, n_files;
+    uint32_t reserved;
+    uint64_t cpu_ns; /* CPU time of everything, 0: no limit */
+    uint64_t
+        watch_ns; /* wall clock after which it ends by itself, whoever is still there; 0: none */
+};
+
+struct init_rlimit {
+    uint32_t resource, reserved;
+    uint64_t value;
+};
+
+enum init_kind {
+    INIT_STARTED = 1,
+    INIT_EXITED,      /* wstatus */
+    INIT_EXEC_FAILED, /* error */
+    INIT_FAILED,      /* of ours: stage, error */
+    INIT_CPU_TIME,    /* the CPU time was used up */
+    INIT_EXPIRED,     /* nobody ended it in time */
+    INIT_ENDED,       /* told to: INIT_END_SIGNAL */
+};
+
+struct init_denial {
+    int32_t nr;
+    uint32_t count;
+};
+
+struct init_report {
+    uint32_t kind;
+    int32_t wstatus, error;
+    uint32_t scratch_full;
+    uint32_t user_ns; /* the container has a user namespace of its own */
+    uint32_t reserved;
+    uint64_t wall_ns, cpu_user_ns, cpu_sys_ns;
+    uint64_t peak_memory_bytes, processes_peak, processes_refused, oom_kills, throttled_ns;
+    uint64_t memory_refused;
+    uint32_t denials_unobserved;
+    uint32_t n_denials;
+    struct init_denial denials[INIT_DENIALS];
+    char stage[32];
+};
+
+#endif

@@ -1,0 +1,146 @@
+/* The plan for a container of an engine: the caller's grants and limits, and what the engine is
+ * told beside them. The root is the image's; what is the same in every container (read-only root,
+ * no capabilities, user, tmpfs) is the backend's shape, not a choice.
+ *
+ * What a container cannot honour is refused here, before anything is asked of an engine. */
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "plan/plan_internal.h"
+
+#define CONTAINER_SETUP_NS (120 * UINT64_C(1000000000)) /* a busy engine, a slow runtime */
+/* The runtime mounts the scratch folders one by one: a limit over all of them needs one file
+ * system.
+ */
+#define CONTAINER_ONE_DISK "a container's writable folders are file systems of their own"
+#define CONTAINER_NO_BROKER "a container has no network broker"
+
+/* Fields that are refused when they were set. */
+static const struct {
+    enum field_id id;
+    const char *why, *fix;
+} container_refused[] = {
+    {FIELD_DISK_LIMIT, CONTAINER_ONE_DISK, "use memory_limit, which holds them too"},
+    {FIELD_MAX_FILES, CONTAINER_ONE_DISK, "use the native backend"},
+    {FIELD_OUTPUT, "a container's own files end with it", "use a workspace with :rw"},
+    {FIELD_CGROUP, "the runtime makes groups of its own", "leave it out"},
+    {FIELD_REQUIRE_TIER, "tiers are the native backend's", "leave it out"},
+    {FIELD_ALLOW_NETWORK, CONTAINER_NO_BROKER, "use the native backend"},
+    {FIELD_ALLOW_DOMAINS, CONTAINER_NO_BROKER, "use the native backend"},
+    {FIELD_ALLOW_PATTERNS, CONTAINER_NO_BROKER, "use the native backend"},
+    {FIELD_PUBLISH, CONTAINER_NO_BROKER, "use the native backend"},
+    {FIELD_ALLOW_HOST_PORT, CONTAINER_NO_BROKER, "use the native backend"},
+    {FIELD_LOG_NETWORK, CONTAINER_NO_BROKER, "use the native backend"},
+    {FIELD_ROOTFS, "the engine runs images", "`cordon image build --rootfs` makes one of it"},
+};
+
+static bool container_is_asked(const struct policy_value *v, enum field_id id)
+{
+    if (!v->set)
+        return false;
+    enum field_type type = policy_fields[id].type;
+    if (type == FT_BOOL)
+        return v->num != 0;
+    if (type == FT_NETWORK)
+        return v->num != 0 || v->n_items > 0;
+    if (type == FT_STRINGS || type == FT_NET_NAMES || type == FT_NET_PATTERNS || type == FT_PORTS)
+        return v->n_items > 0;
+    return true;
+}
+
+static int container_refuse(const struct policy *policy, enum field_id id, const char *why,
+                            const char *fix, struct cordon_err *err)
+{
+    char where[512];
+    policy_origin_text(&policy_value(policy, id)->origin, where, sizeof(where));
+    err_set(err, CORDON_ERR_HOST, "plan", 0, "%s: %s is not possible with backend docker: %s",
+            where, policy_fields[id].key, why);
+    return err_hint(err, "%s", fix);
+}
+
+static int container_check(const struct policy *policy, struct cordon_err *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(container_refused); i++) {
+        enum field_id id = container_refused[i].id;
+        if (container_is_asked(policy_value(policy, id), id))
+            return container_refuse(policy, id, container_refused[i].why, container_refused[i].fix,
+                                    err);
+    }
+    const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
+    if (ws->set && ws->num == WORKSPACE_OVERLAY)
+        return container_refuse(policy, FIELD_WORKSPACE, "a container has no overlay workspace",
+                                "say DIR:ro or DIR:rw", err);
+    return 0;
+}
+
+/* A bridge is the engine's: it reaches whatever the engine's host reaches. What the caller wanted
+ * refused there, nobody would refuse. */
+static int container_network(struct plan *p, const struct policy *policy, struct cordon_err *err)
+{
+    p->container.network = (enum network_mode)policy_num(policy, FIELD_NETWORK);
+    if (p->container.network == NETWORK_NONE)
+        return 0;
+    if (p->container.network == NETWORK_HOST)
+        return container_refuse(policy, FIELD_NETWORK,
+                                "a container never gets the host's own network",
+                                "use --network none or bridge", err);
+    if (policy_value(policy, FIELD_DENY_NETWORK)->n_items > 0)
+        return container_refuse(policy, FIELD_DENY_NETWORK, CONTAINER_NO_BROKER,
+                                "use the native backend", err);
+    const struct policy_value *internal = policy_value(policy, FIELD_BLOCK_INTERNAL);
+    if (internal->set && internal->num && internal->origin.source != FROM_BUILTIN)
+        return container_refuse(policy, FIELD_BLOCK_INTERNAL, CONTAINER_NO_BROKER,
+                                "use the native backend", err);
+    return 0;
+}
+
+static int container_texts(struct plan *p, const struct policy *policy, struct cordon_err *err)
+{
+    const struct {
+        enum field_id id;
+        const char **to;
+    } rows[] = {
+        {FIELD_IMAGE, &p->container.image},
+        {FIELD_DNS, &p->container.dns},
+        {FIELD_HTTP_PROXY, &p->container.http_proxy},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!policy_has(policy, rows[i].id))
+            continue;
+        *rows[i].to = arena_strdup(&p->arena, policy_text(policy, rows[i].id));
+        if (!*rows[i].to)
+            return err_nomem(err, "plan");
+    }
+    static const char *const runtimes[] = {"runc", "crun", "runsc"};
+    if (policy_has(policy, FIELD_RUNTIME))
+        p->container.runtime = runtimes[policy_num(policy, FIELD_RUNTIME)];
+    p->container.reuse = policy_bool(policy, FIELD_REUSE);
+    return 0;
+}
+
+int plan_container(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+{
+    const struct policy *policy = req->policy;
+    if (req->terminal)
+        return err_set(err, CORDON_ERR_HOST, "plan", 0,
+                       "-i: a terminal of its own is not possible with backend docker");
+    p->tier = TIER_FULL;
+    p->landlock_abi = 0;
+    p->scope_signals = false;
+    p->time_ns = false;
+    p->setup_ns = CONTAINER_SETUP_NS;
+    if (container_check(policy, err) < 0 || container_network(p, policy, err) < 0 ||
+        container_texts(p, policy, err) < 0 || plan_full_grants(p, req, err) < 0)
+        return -1;
+    const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
+    p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
+    const char *tmp = "/tmp";
+    if (policy_bool(policy, FIELD_TEMP_DIR) && policy_text(policy, FIELD_TEMP_DIR)[0] &&
+        !str_eq(policy_text(policy, FIELD_TEMP_DIR), "/tmp"))
+        return container_refuse(policy, FIELD_TEMP_DIR, "a container's private folder is /tmp",
+                                "use --temp-dir without a path", err);
+    if (plan_set_env(p, policy, PLAN_HOME, tmp, err) < 0)
+        return -1;
+    return plan_collect_files(p, req, err);
+}
