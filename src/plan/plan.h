@@ -147,6 +147,7 @@ struct plan {
     bool own_host_ids;  /* true: root started us and the guest gets an id of its own */
     const char *rootfs; /* host folder in the place of the host's runtime, or NULL */
     bool time_ns;
+    bool time_at_exec;       /* execve enters a time namespace that waits (Linux 6.3) */
     bool host_network;       /* --unsafe-host-network */
     const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start,
                                 removed after */

@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/raw.h"
+#include "base/sys.h"
 #include "base/util.h"
 
 #define DESTROY_WAIT_NS 200000000u
@@ -268,12 +270,12 @@ size_t cgroup_entries(const struct cgroup *cg, int *ret_fds)
 int cgroup_enter(const int *fds, size_t n_fds)
 {
     for (size_t i = 0; i < n_fds; i++) {
-        ssize_t n;
+        long n;
         do
-            n = write(fds[i], "0", 1);
-        while (n < 0 && errno == EINTR);
+            n = raw_call(SYS_write, fds[i], "0", 1);
+        while (n == -EINTR);
         if (n != 1)
-            return n < 0 ? -errno : -EIO;
+            return n < 0 ? (int)n : -EIO;
     }
     return 0;
 }

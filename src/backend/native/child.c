@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/raw.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -35,6 +37,9 @@ _Noreturn void native_child_fail(struct native_child *c, const char *stage, int 
                                  const char *what)
 {
     struct native_status *s = c->status;
+    /* pid 1 and the process that becomes the guest work side by side: the first failure is told */
+    if (atomic_exchange(&s->failing, 1))
+        _exit(1);
     size_t n = MIN(strlen(stage), sizeof(s->stage) - 1);
     memcpy(s->stage, stage, n);
     s->stage[n] = '\0';
@@ -121,21 +126,26 @@ static void child_write_file(struct native_child *c, const char *path, const cha
     close(fd);
 }
 
+void native_clock_text(struct native_child *c, char *ret_text, size_t size)
+{
+    struct timespec mono, boot;
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    clock_gettime(CLOCK_BOOTTIME, &boot);
+    snprintf(ret_text, size, "monotonic -%lld 0\nboottime -%lld 0\n", (long long)mono.tv_sec,
+             (long long)boot.tv_sec);
+    c->clock_offset_ns = (uint64_t)mono.tv_sec * 1000000000u;
+}
+
 /* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs
  * on one boot apart. Offsets must be written before the first process enters, hence before the
  * fork. */
 static void child_time_namespace(struct native_child *c)
 {
+    char text[96];
     if (unshare(CLONE_NEWTIME) < 0)
         native_child_fail(c, "time namespace", errno, "unshare");
-    struct timespec mono, boot;
-    clock_gettime(CLOCK_MONOTONIC, &mono);
-    clock_gettime(CLOCK_BOOTTIME, &boot);
-    char text[96];
-    snprintf(text, sizeof(text), "monotonic -%lld 0\nboottime -%lld 0\n", (long long)mono.tv_sec,
-             (long long)boot.tv_sec);
+    native_clock_text(c, text, sizeof(text));
     child_write_file(c, "/proc/self/timens_offsets", text);
-    c->clock_offset_ns = (uint64_t)mono.tv_sec * 1000000000u;
 }
 
 /* Puts the caller's files into the working directory: fresh, below it, never through a link. */
@@ -202,10 +212,10 @@ void native_child_begin(struct native_child *c)
     child_wipe_arguments(c);
 }
 
-void native_child_receive_groups(struct native_child *c)
+int native_child_receive_groups(struct native_child *c)
 {
     if (c->plan->cgroups.kind != HOST_CGROUP_V1)
-        return;
+        return 0;
     char byte;
     union {
         char space[CMSG_SPACE(sizeof(c->entries))];
@@ -216,18 +226,19 @@ void native_child_receive_groups(struct native_child *c)
                          .msg_iovlen = 1,
                          .msg_control = control.space,
                          .msg_controllen = sizeof(control.space)};
-    ssize_t n;
+    long n;
     do
-        n = recvmsg(c->go_fd, &msg, MSG_CMSG_CLOEXEC);
-    while (n < 0 && errno == EINTR);
+        n = raw_call(SYS_recvmsg, c->go_fd, &msg, MSG_CMSG_CLOEXEC);
+    while (n == -EINTR);
     struct cmsghdr *cmsg = n == 1 ? CMSG_FIRSTHDR(&msg) : NULL;
     if (!cmsg || cmsg->cmsg_type != SCM_RIGHTS)
-        _exit(1); /* the supervisor gave up or died */
+        return n < 0 ? (int)n : -EPIPE; /* the supervisor gave up or died */
     c->n_entries = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     memcpy(c->entries, CMSG_DATA(cmsg), c->n_entries * sizeof(int));
+    return 0;
 }
 
-static uint64_t child_tv_ns(struct timeval tv)
+uint64_t native_tv_ns(struct timeval tv)
 {
     return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
 }
@@ -237,10 +248,10 @@ void native_child_note_usage(struct native_child *c)
     struct rusage self = {0}, helpers = {0};
     getrusage(RUSAGE_SELF, &self);
     getrusage(RUSAGE_CHILDREN, &helpers);
-    c->status->setup_user_ns = child_tv_ns(self.ru_utime) + child_tv_ns(helpers.ru_utime);
-    c->status->setup_sys_ns = child_tv_ns(self.ru_stime) + child_tv_ns(helpers.ru_stime);
-    c->status->guest_user_ns = child_tv_ns(helpers.ru_utime);
-    c->status->guest_sys_ns = child_tv_ns(helpers.ru_stime);
+    c->status->setup_user_ns = native_tv_ns(self.ru_utime) + native_tv_ns(helpers.ru_utime);
+    c->status->setup_sys_ns = native_tv_ns(self.ru_stime) + native_tv_ns(helpers.ru_stime);
+    c->status->guest_user_ns = native_tv_ns(helpers.ru_utime);
+    c->status->guest_sys_ns = native_tv_ns(helpers.ru_stime);
 }
 
 void native_child_note_end(struct native_child *c)
@@ -249,39 +260,44 @@ void native_child_note_end(struct native_child *c)
     struct rusage ru;
     if (getrusage(RUSAGE_CHILDREN, &ru) < 0)
         return; /* the supervisor has the numbers of pid 1 with everything it waited for */
-    s->guest_user_ns = child_tv_ns(ru.ru_utime) - s->guest_user_ns;
-    s->guest_sys_ns = child_tv_ns(ru.ru_stime) - s->guest_sys_ns;
+    s->guest_user_ns = native_tv_ns(ru.ru_utime) - s->guest_user_ns;
+    s->guest_sys_ns = native_tv_ns(ru.ru_stime) - s->guest_sys_ns;
     s->guest_rss_bytes = (uint64_t)ru.ru_maxrss * 1024;
     atomic_store(&s->all_dead, 1);
 }
 
 /* Whatever the caller runs as: the guest is an ordinary process in scheduling, address layout and
- * the kernel's choice of victims. Only towards less: none of it needs a right. */
+ * the kernel's choice of victims. Only towards less: none of it needs a right. Bare calls: the
+ * process that becomes the guest takes these steps beside pid 1. */
 void native_child_plain_manners(struct native_child *c)
 {
     char adj[16] = "0";
     struct sched_param ordinary = {0};
-    if (syscall(SYS_sched_getscheduler, 0) != SCHED_OTHER &&
-        syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary) < 0)
-        native_child_fail(c, "scheduling", errno, "sched_setscheduler");
-    errno = 0;
-    if (getpriority(PRIO_PROCESS, 0) < 0 && errno == 0 && setpriority(PRIO_PROCESS, 0, 0) < 0)
-        native_child_fail(c, "scheduling", errno, "setpriority");
-    personality(PER_LINUX);
-    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && read(fd, adj, sizeof(adj)) > 0 && adj[0] == '-' && pwrite(fd, "0", 1, 0) != 1)
-        native_child_fail(c, "oom_score_adj", errno, "write");
+    long r = 0;
+    if (raw_call(SYS_sched_getscheduler, 0) != SCHED_OTHER)
+        r = raw_call(SYS_sched_setscheduler, 0, SCHED_OTHER, &ordinary);
+    /* the bare call gives 20 - nice, so that no answer looks like an error */
+    if (r >= 0 && raw_call(SYS_getpriority, PRIO_PROCESS, 0) > 20)
+        r = raw_call(SYS_setpriority, PRIO_PROCESS, 0, 0);
+    if (r < 0)
+        native_child_fail(c, "scheduling", (int)-r, "priority");
+    raw_call(SYS_personality, PER_LINUX);
+    long fd = raw_call(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && raw_call(SYS_read, fd, adj, sizeof(adj)) > 0 && adj[0] == '-')
+        r = raw_call(SYS_pwrite64, fd, "0", 1, 0);
+    if (r < 0)
+        native_child_fail(c, "oom_score_adj", (int)-r, "write");
     if (fd >= 0)
-        close(fd);
+        raw_call(SYS_close, fd);
 }
 
 /* The caller's session keyring stays outside; a kernel without keyrings has none to leave, and
  * where an outer filter refuses the call (containers do) the guest is refused it as well. */
 void native_child_leave_keyring(struct native_child *c)
 {
-    if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS &&
-        errno != EPERM)
-        native_child_fail(c, "keyring", errno, "keyctl");
+    long r = raw_call(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
+    if (r < 0 && r != -ENOSYS && r != -EPERM)
+        native_child_fail(c, "keyring", (int)-r, "keyctl");
 }
 
 int native_child_signals(struct native_child *c, bool all)
@@ -298,17 +314,65 @@ int native_child_signals(struct native_child *c, bool all)
     return fd;
 }
 
-_Noreturn void native_child_main(struct native_child *c)
+/* Steps inside the new root that no other process waits for. */
+static int child_settle(struct native_child *c)
 {
     const struct plan *p = c->plan;
+    /* second lock behind the filter: no user namespace can be made inside, whatever gets through */
+    child_write_file(c, "/proc/sys/user/max_user_namespaces", "0");
+    child_write_file(c, "/proc/sys/user/max_inotify_instances",
+                     "64"); /* the caller's are its own */
+    umask(022);
+    if (chdir(p->cwd) < 0)
+        native_child_fail(c, "working directory", errno, p->cwd);
+    native_child_copy_files(c);
+    if (p->hands_back_cwd)
+        native_collect_send(c);
+    return native_child_signals(c, false);
+}
 
-    native_child_begin(c);
-    child_become_guest(c);
+/* From here on no process of the guest's namespace may look into this one: a dumpable pid 1 of
+ * the same uid loses its descriptors to pidfd_getfd and its memory to ptrace. */
+static void child_hide(struct native_child *c)
+{
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+        native_child_fail(c, "dumpable", errno, "prctl");
+}
 
-    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
-        native_child_fail(c, "hostname", errno, "sethostname");
-    /* A network namespace costs the kernel about as much as all of our mounts: where a second core
-     * is free both are made at the same time. */
+/* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
+ * as much as all of our mounts, and fences itself as soon as the places of the root are known. It
+ * is let go when nothing of the host is left in reach. */
+static _Noreturn void child_main_beside(struct native_child *c)
+{
+    static struct native_guest guest;
+    guest = (struct native_guest){.child = c, .fence_fd = -1};
+    native_guest_begin(&guest);
+    guest.root_fd = native_root_make(c);
+    guest.fence_fd = native_fence_make(c, guest.root_fd);
+    native_guest_step(&guest, NATIVE_ROOT_MADE);
+
+    native_root_enter(c);
+    guest.sig_fd = child_settle(c);
+    if (native_guest_wait(&guest, NATIVE_SPACES_MADE)) {
+        if (!c->plan->host_network)
+            native_netns_join(c, guest.pid);
+        native_drop_capabilities(c, 0);
+    }
+    /* hiding is for the memory that both share: what either has to do in /proc/self is done first */
+    if (native_guest_wait(&guest, NATIVE_OWN_PROC_DONE)) {
+        child_hide(c);
+        native_child_note_usage(c);
+        native_guest_step(&guest, NATIVE_ROOT_ENTERED);
+        native_guest_wait_exec(&guest);
+    }
+    native_init_run(c, guest.pid, &guest);
+}
+
+/* Where a time namespace is entered by a fork only (before Linux 6.3), or the new mount API is
+ * refused: one after the other, but for the network namespace. */
+static _Noreturn void child_main_after(struct native_child *c)
+{
+    const struct plan *p = c->plan;
     struct native_netns net;
     if (!p->host_network)
         native_netns_begin(c, &net);
@@ -318,34 +382,31 @@ _Noreturn void native_child_main(struct native_child *c)
 
     if (p->time_ns)
         child_time_namespace(c);
-    /* second lock behind the filter: no user namespace can be made inside, whatever gets through */
-    child_write_file(c, "/proc/sys/user/max_user_namespaces", "0");
-    child_write_file(c, "/proc/sys/user/max_inotify_instances",
-                     "64"); /* the caller's are its own */
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
+    int sig_fd = child_settle(c);
+    native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
+    child_hide(c);
 
-    umask(022);
-    if (chdir(p->cwd) < 0)
-        native_child_fail(c, "working directory", errno, p->cwd);
-    native_child_copy_files(c);
-    if (p->hands_back_cwd)
-        native_collect_send(c);
-
-    int sig_fd = native_child_signals(c, false);
-
-    native_drop_capabilities(c, true);
-    /* From here on no process of the guest's namespace may look into this one: a dumpable pid 1 of
-     * the same uid loses its descriptors to pidfd_getfd and its memory to ptrace. */
-    if (prctl(PR_SET_DUMPABLE, 0) < 0)
-        native_child_fail(c, "dumpable", errno, "prctl");
-
-    int fence_fd = native_fence_make(c);
-    struct native_guest guest = {.child = c, .fence_fd = fence_fd, .sig_fd = sig_fd};
-    native_child_receive_groups(c);
+    struct native_guest guest = {.child = c, .sig_fd = sig_fd};
+    guest.fence_fd = native_fence_make(c, -1);
+    if (native_child_receive_groups(c) < 0)
+        _exit(1);
     native_child_note_usage(c);
-    pid_t pid = native_guest_clone(&guest);
-    if (pid < 0)
+    guest.pid = native_guest_clone(&guest);
+    if (guest.pid < 0)
         native_child_fail(c, "fork", errno, "clone");
-    native_init_run(c, pid, &guest);
+    native_init_run(c, guest.pid, &guest);
+}
+
+_Noreturn void native_child_main(struct native_child *c)
+{
+    native_child_begin(c);
+    child_become_guest(c);
+
+    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
+        native_child_fail(c, "hostname", errno, "sethostname");
+    if (c->plan->time_at_exec && native_root_has_new_api())
+        child_main_beside(c);
+    child_main_after(c);
 }

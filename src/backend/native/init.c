@@ -85,7 +85,7 @@ static bool init_reap(struct native_child *c, pid_t main_pid)
             status->exited_ns = native_now_ns();
             init_note_scratch(status);
             if (WIFSIGNALED(wstatus))
-                native_fence_note_static(c->plan, status);
+                native_command_note_static(c->plan, status);
             status->ended_together++;
             main_gone = true;
         }
@@ -101,6 +101,9 @@ static _Noreturn void init_end(struct native_child *c)
     while ((pid = waitpid(-1, NULL, __WALL)) > 0 || errno == EINTR)
         c->status->ended_together += pid > 0;
     native_child_note_end(c);
+    /* said before the end: at its exit a process takes its namespaces down before the kernel gets to
+     * its descriptors, and the supervisor can clean up meanwhile */
+    close(c->done_fd);
     _exit(0);
 }
 

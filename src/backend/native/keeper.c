@@ -141,7 +141,7 @@ static void keeper_reap(struct keeper *k)
             status->wstatus = wstatus;
             status->ended_together++;
             if (WIFSIGNALED(wstatus))
-                native_fence_note_static(k->c->plan, status);
+                native_command_note_static(k->c->plan, status);
         }
         uint32_t started = NATIVE_STARTED;
         /* a failed set-up or execve recorded its own state: the first cause stays */
@@ -246,15 +246,16 @@ _Noreturn void native_keeper_main(struct native_child *c)
     if (chdir(p->cwd) < 0)
         native_child_fail(c, "working directory", errno, p->cwd);
     native_child_copy_files(c);
-    native_drop_capabilities(c, false);
+    native_drop_capabilities(c, 0);
     /* The guest has this uid: a dumpable keeper would lose its descriptors and memory to it. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         native_child_fail(c, "dumpable", errno, "prctl");
 
     k.scoped = keeper_scope(c);
-    struct native_guest guest = {.child = c, .fence_fd = native_fence_make(c)};
+    struct native_guest guest = {.child = c, .fence_fd = native_fence_make(c, -1)};
     keeper_serve_open_roots(&k);
-    native_child_receive_groups(c);
+    if (native_child_receive_groups(c) < 0)
+        _exit(1);
     native_child_note_usage(c);
     k.main_pid = native_guest_clone(&guest);
     if (k.main_pid < 0)

@@ -370,11 +370,6 @@ static int native_pause(struct guest *g, bool pause)
     return n->cgroup && cgroup_freeze(n->cgroup, pause) == 0 ? 0 : -1;
 }
 
-static uint64_t tv_ns(struct timeval tv)
-{
-    return (uint64_t)tv.tv_sec * 1000000000u + (uint64_t)tv.tv_usec * 1000u;
-}
-
 /* The groups know the whole tree; what they do not measure comes from the kernel's accounting of
  * the waited-for tree: pid 1's view of its children, or ours of pid 1 when it was killed. */
 static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
@@ -391,7 +386,7 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
         u->cpu_user_ns = st->guest_user_ns;
         u->cpu_sys_ns = st->guest_sys_ns;
     } else if (!c.has_cpu) {
-        uint64_t user = tv_ns(ru->ru_utime), sys = tv_ns(ru->ru_stime);
+        uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
         u->cpu_user_ns = user > st->setup_user_ns ? user - st->setup_user_ns : 0;
         u->cpu_sys_ns = sys > st->setup_sys_ns ? sys - st->setup_sys_ns : 0;
     }

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/time.h>
 #include <sys/types.h>
 
 #include "backend/native/cgroup.h"
@@ -34,6 +35,7 @@ struct native_status {
     uint64_t exited_ns;
     uint64_t setup_user_ns, setup_sys_ns; /* CPU time of pid 1 and its helpers before the guest */
     uint64_t guest_user_ns, guest_sys_ns, guest_rss_bytes; /* valid with all_dead */
+    _Atomic uint32_t failing; /* somebody is about to tell why the wall could not be built */
     _Atomic uint32_t
         all_dead; /* every process of the guest was reaped; only pid 1 itself is left */
     uint32_t
@@ -75,8 +77,8 @@ _Noreturn void native_child_fail(struct native_child *c, const char *stage, int 
 
 /* Steps every inner process of ours begins with: keep only our descriptors, wipe the arguments. */
 void native_child_begin(struct native_child *c);
-/* Waits for the v1 groups the supervisor made meanwhile. */
-void native_child_receive_groups(struct native_child *c);
+/* Waits for the v1 groups the supervisor made meanwhile: 0 or -errno. A bare call. */
+int native_child_receive_groups(struct native_child *c);
 /* Every guest process was reaped: says so, with what they used. */
 void native_child_note_end(struct native_child *c);
 /* collect.c: the working directory as a descriptor, from the child to the supervisor. It holds the
@@ -101,12 +103,21 @@ struct native_netns {
 };
 void native_netns_begin(struct native_child *c, struct native_netns *net);
 void native_netns_enter(struct native_child *c, struct native_netns *net);
+/* Into the namespace a process below us made. */
+void native_netns_join(struct native_child *c, pid_t pid);
+/* 0 or -errno; bare calls. */
+int native_netns_loopback_up(void);
 
 /* A host path of the plan as a detached copy of its mounts. */
 int native_open_source(const struct plan_op *op);
 
 /* root.c: executes the plan's operations and pivots */
 void native_root_build(struct native_child *c);
+/* The same in two steps, with the new mount API: all mounts in place, then the way in. The host's
+ * files are in reach by their names between the two. */
+bool native_root_has_new_api(void);
+int native_root_make(struct native_child *c);
+void native_root_enter(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);
 /* shared by both ways of building */
@@ -121,24 +132,54 @@ struct native_guest {
     int fence_fd;       /* Landlock ruleset, -1: none */
     uint64_t cloned_ns; /* by the host's clock */
     int sig_fd;         /* tells of ended children */
+    pid_t pid;          /* its own, in the guest's pid namespace */
+    /* where it works beside pid 1 */
+    int root_fd;
+    _Atomic int32_t tid; /* not 0: it still shares our memory */
+    _Atomic uint32_t done; /* how far it is, and how far pid 1 */
+    _Atomic uint32_t step;
+};
+
+enum native_done {
+    NATIVE_SPACES_MADE = 1, /* network and time */
+    NATIVE_OWN_PROC_DONE,
+};
+
+enum native_step {
+    NATIVE_ROOT_MADE = 1, /* root_fd, fence_fd */
+    NATIVE_ROOT_ENTERED,  /* nothing of the host is left in reach, pid 1 has no rights left */
 };
 
 /* Blocks SIGCHLD (and, with all, every other signal) and gives the descriptor that tells of it:
  * made before the guest exists, so that there is none without somebody who would notice its end. */
 int native_child_signals(struct native_child *c, bool all);
 
-/* fence.c: last steps before execve */
-/* keep_admin: all but CAP_SYS_ADMIN (in the guest's own user namespace), which the last namespace
- * needs; it goes with native_drop_last_capability(). */
-void native_drop_capabilities(struct native_child *c, bool keep_admin);
+/* fence.c: what fences the guest in */
+/* keep: capabilities (in the guest's own user namespace) that the last steps need; they go with
+ * native_drop_last_capability(). */
+void native_drop_capabilities(struct native_child *c, unsigned keep);
 void native_drop_last_capability(struct native_child *c);
-int native_fence_make(struct native_child *c);
-pid_t native_guest_clone(struct native_guest *g);
+/* root_fd: the guest's root where it is not ours yet, else -1 */
+int native_fence_make(struct native_child *c, int root_fd);
+
+/* guest.c: the process that becomes the guest's program */
+pid_t native_guest_clone(struct native_guest *g); /* after pid 1, which waits for its execve */
+void native_guest_begin(struct native_guest *g);  /* beside pid 1 */
+void native_guest_step(struct native_guest *g, uint32_t step);
+bool native_guest_wait(struct native_guest *g, uint32_t done); /* false: it ended before */
+void native_guest_wait_exec(struct native_guest *g);
 int native_fence_apparmor(const char *name);
+/* The offsets of the guest's clocks, for the kernel. */
+void native_clock_text(struct native_child *c, char *ret_text, size_t size);
+uint64_t native_tv_ns(struct timeval tv);
+
+/* command.c: tries the command in the guest's own PATH; try() gives an errno, or 0 to end it */
+int native_command_find(const struct plan *p,
+                        int (*try)(const struct plan *p, const char *path, void *data), void *data);
 
 /* After a death by signal: notes what the program's own file asks for (static arrays). A program
  * that cannot be loaded for them is killed by the kernel, which says no more than the signal. */
-void native_fence_note_static(const struct plan *p, struct native_status *status);
+void native_command_note_static(const struct plan *p, struct native_status *status);
 
 /* init.c: reaps, serves the listener, reports */
 _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g);

@@ -1,8 +1,9 @@
 /* The guest's network namespace: empty but for its own loopback.
  *
- * Making one takes the kernel about 0.4 ms, as long as all mounts of the root together, so a helper
- * makes it while pid 1 builds the root. The helper shares pid 1's memory and descriptors, has the
- * rights of the guest's user namespace only, and is gone before the guest exists. */
+ * Making one takes the kernel about 0.4 ms, as long as all mounts of the root together, so it is
+ * made while pid 1 builds the root: by the process that becomes the guest, or where that cannot
+ * work beside pid 1 by a helper. The helper shares pid 1's memory and descriptors, has the rights of
+ * the guest's user namespace only, and is gone before the guest exists. */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -10,30 +11,41 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/raw.h"
 #include "base/sys.h"
 #include "base/util.h"
 
-static int netns_loopback_up(void)
+int native_netns_loopback_up(void)
 {
-    _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq ifr = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &ifr);
+    long fd = raw_call(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return (int)fd;
+    long r = raw_call(SYS_ioctl, fd, SIOCSIFFLAGS, &ifr);
+    raw_call(SYS_close, fd);
+    return (int)r;
 }
 
-/* Runs beside pid 1 in the same memory: nothing but system calls and stores into *net. errno is
- * pid 1's own, so it is never looked at. */
+/* Runs beside pid 1 in the same memory: nothing but bare system calls and stores into *net. */
 static int netns_make(void *arg)
 {
     struct native_netns *net = arg;
-    if (unshare(CLONE_NEWNET) < 0 || netns_loopback_up() < 0 ||
-        (net->ns_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC)) < 0)
-        net->error = EPERM;
+    long r = raw_call(SYS_unshare, CLONE_NEWNET);
+    if (r >= 0)
+        r = native_netns_loopback_up();
+    if (r >= 0)
+        r = raw_call(SYS_openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+    if (r < 0)
+        net->error = (int)-r;
+    else
+        net->ns_fd = (int)r;
     return 0;
 }
 
@@ -57,4 +69,14 @@ void native_netns_enter(struct native_child *c, struct native_netns *net)
     if (setns(net->ns_fd, CLONE_NEWNET) < 0)
         native_child_fail(c, "network namespace", errno, "setns");
     close(net->ns_fd);
+}
+
+/* pid 1 must not stay in the host's network: /proc/1/net would show it. */
+void native_netns_join(struct native_child *c, pid_t pid)
+{
+    char path[48];
+    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
+        native_child_fail(c, "network namespace", errno, fd < 0 ? "open" : "setns");
 }

@@ -6,6 +6,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/raw.h"
+#include "base/sys.h"
 #include "base/util.h"
 
 #ifndef TIOCGPTPEER
@@ -30,5 +32,5 @@ int native_pty_open(unsigned short rows, unsigned short columns, int *ret_near, 
 
 int native_pty_control(void)
 {
-    return ioctl(STDIN_FILENO, TIOCSCTTY, 0);
+    return (int)raw_call(SYS_ioctl, STDIN_FILENO, TIOCSCTTY, 0);
 }

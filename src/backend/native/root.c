@@ -157,6 +157,33 @@ int native_open_source(const struct plan_op *op)
     return sys_open_tree(AT_FDCWD, op->src, flags | AT_NO_AUTOMOUNT);
 }
 
+static void root_bind_attr(const struct plan_op *op, struct sys_mount_attr *ret_attr)
+{
+    *ret_attr = (struct sys_mount_attr){.attr_set = SYS_MOUNT_ATTR_NOSUID};
+    if (!(op->flags & PLAN_BIND_DEV))
+        ret_attr->attr_set |= SYS_MOUNT_ATTR_NODEV;
+    if (!(op->flags & PLAN_BIND_RW))
+        ret_attr->attr_set |= SYS_MOUNT_ATTR_RDONLY;
+    if (op->flags & PLAN_BIND_NOEXEC)
+        ret_attr->attr_set |= SYS_MOUNT_ATTR_NOEXEC;
+}
+
+/* The runtime's own places: no name of theirs is the caller's or a guest's, so two calls with paths
+ * do what a grant takes six for. */
+static void root_bind_runtime(struct root *r, const struct plan_op *op)
+{
+    struct sys_mount_attr attr;
+    root_bind_attr(op, &attr);
+    native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
+    if (mount(op->src, op->dst, NULL, MS_BIND | MS_REC, NULL) < 0) {
+        if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
+            return;
+        native_child_fail(r->c, "bind", errno, op->src);
+    }
+    if (sys_mount_setattr(AT_FDCWD, op->dst, AT_RECURSIVE, &attr) < 0)
+        native_child_fail(r->c, "bind", errno, op->dst);
+}
+
 static void root_bind(struct root *r, const struct plan_op *op, int fd)
 {
     _cleanup_close_ int tree = fd;
@@ -167,13 +194,8 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
         if (tree < 0)
             native_child_fail(r->c, "bind", errno, op->src);
     }
-    struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_NOSUID};
-    if (!(op->flags & PLAN_BIND_DEV))
-        attr.attr_set |= SYS_MOUNT_ATTR_NODEV;
-    if (!(op->flags & PLAN_BIND_RW))
-        attr.attr_set |= SYS_MOUNT_ATTR_RDONLY;
-    if (op->flags & PLAN_BIND_NOEXEC)
-        attr.attr_set |= SYS_MOUNT_ATTR_NOEXEC;
+    struct sys_mount_attr attr;
+    root_bind_attr(op, &attr);
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         native_child_fail(r->c, "bind", errno, op->src);
     native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
@@ -181,25 +203,36 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
         native_child_fail(r->c, "bind", errno, op->dst);
 }
 
+/* Held before the first grant, which may hide their names. */
+static void root_hold_covers(struct root *r)
+{
+    static const char *const names[] = {PLAN_EMPTY_FILE, PLAN_EMPTY_DIR};
+    for (int i = 0; i < 2; i++) {
+        if (r->covers[i] < 0)
+            r->covers[i] = openat(r->fd, names[i], O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        if (r->covers[i] < 0)
+            native_child_fail(r->c, "mask", errno, names[i]);
+    }
+}
+
 /* Covering is done with an empty file or folder of the root tmpfs, which ends up read-only. Both
  * keep their names: a superblock with unlinked inodes in use cannot be made read-only. */
 static void root_mask(struct root *r, const struct plan_op *op)
 {
     bool dir = op->flags & PLAN_MASK_DIR;
-    int *cover = &r->covers[dir];
-    /* held from the first cover on, which is one of /proc: a grant may hide the name later */
-    if (*cover < 0)
-        *cover =
-            openat(r->fd, dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    int tree = *cover < 0
-                   ? -1
-                   : sys_open_tree(*cover, "",
-                                   SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+    /* not every kernel has every entry of /proc, and every name in it is the kernel's */
+    if (strncmp(op->dst, "proc/", 5) == 0) {
+        if (mount(dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE, op->dst, NULL, MS_BIND, NULL) < 0 &&
+            errno != ENOENT)
+            native_child_fail(r->c, "mask", errno, op->dst);
+        return;
+    }
+    root_hold_covers(r);
+    int tree = sys_open_tree(r->covers[dir], "",
+                             SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
-    /* not every kernel has every entry of /proc; what is denied was there when the plan was made */
-    if (root_attach_place(tree, r->fd, op->dst) < 0 &&
-        !(errno == ENOENT && strncmp(op->dst, "proc/", 5) == 0))
+    if (root_attach_place(tree, r->fd, op->dst) < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
     close(tree);
 }
@@ -285,7 +318,14 @@ static void root_do(struct root *r, size_t i)
             native_child_fail(r->c, "root", errno, op->dst);
         break;
     case PLAN_OP_FILE: native_root_put_file(r->c, r->fd, op); break;
-    case PLAN_OP_BIND: root_bind(r, op, r->c->mount_fds[i]); break;
+    case PLAN_OP_BIND:
+        if (!(op->flags & PLAN_BIND_GRANT) && r->c->mount_fds[i] < 0) {
+            root_bind_runtime(r, op);
+            break;
+        }
+        root_hold_covers(r);
+        root_bind(r, op, r->c->mount_fds[i]);
+        break;
     case PLAN_OP_MASK: root_mask(r, op); break;
     case PLAN_OP_SCRATCH: root_scratch(r, op); break;
     case PLAN_OP_OVERLAY: native_root_overlay(r->c, r->fd, op); break;
@@ -301,7 +341,7 @@ static bool root_is_refused(int r)
     return r < 0 && (errno == ENOSYS || errno == EPERM);
 }
 
-static bool root_has_new_api(void)
+bool native_root_has_new_api(void)
 {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
     return !root_is_refused(sys_mount_setattr(-1, "", 0, NULL)) &&
@@ -312,25 +352,32 @@ static bool root_has_new_api(void)
            !root_is_refused(sys_openat2(-1, "", &how));
 }
 
-void native_root_build(struct native_child *c)
+/* Nothing mounted here may ever propagate back to the host, nor the host's changes in. */
+static void root_make_private(struct native_child *c)
 {
-    /* Nothing mounted here may ever propagate back to the host, nor the host's changes in. */
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         native_child_fail(c, "propagation", errno, "/");
-    if (!root_has_new_api()) {
-        native_root_build_old(c);
-        return;
-    }
+}
 
+int native_root_make(struct native_child *c)
+{
     static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
     struct root r = {.c = c, .covers = {-1, -1}};
+    root_make_private(c);
     r.fd = root_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
-    if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0)
+    /* the working directory is the new root from here on: relative names are places in it */
+    if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "tmpfs");
     for (size_t i = 0; i < c->plan->n_ops; i++)
         root_do(&r, i);
+    for (int i = 0; i < 2; i++)
+        util_close(&r.covers[i]);
+    return r.fd;
+}
 
-    if (fchdir(r.fd) < 0 || sys_pivot_root(".", ".") < 0)
+void native_root_enter(struct native_child *c)
+{
+    if (sys_pivot_root(".", ".") < 0)
         native_child_fail(c, "pivot_root", errno, "/");
     /* "." is now the old root, stacked on the new one; without it no name leads to the host */
     if (umount2(".", MNT_DETACH) < 0)
@@ -340,7 +387,16 @@ void native_root_build(struct native_child *c)
     /* The superblock, not only the mount: the masks are clones of it. */
     if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         native_child_fail(c, "root", errno, "read-only");
-    close(r.fd);
-    for (int i = 0; i < 2; i++)
-        util_close(&r.covers[i]);
+}
+
+void native_root_build(struct native_child *c)
+{
+    if (!native_root_has_new_api()) {
+        root_make_private(c);
+        native_root_build_old(c);
+        return;
+    }
+    int fd = native_root_make(c);
+    native_root_enter(c);
+    close(fd);
 }

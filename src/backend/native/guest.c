@@ -1,0 +1,349 @@
+/* The process that becomes the guest's program.
+ *
+ * It shares pid 1's memory and descriptors until its execve, so that no page table is copied, and so
+ * that the filter's listener, made here, appears in pid 1 and vanishes from the guest. errno and the
+ * rest of the C library's thread data are pid 1's: every call here is a bare one, and it stores only
+ * into the status page, *g and its own stack.
+ *
+ * Where the kernel lets it (native_guest_begin) it works beside pid 1: the network namespace and the
+ * filter cost as much as all mounts of the root. Elsewhere (native_guest_clone) pid 1 does its part
+ * first and waits. */
+#include "backend/native/native_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/raw.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+#define GUEST_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
+#define GUEST_STACK 32768
+
+static char guest_stack[GUEST_STACK] __attribute__((aligned(64)));
+
+/* ---- pid 1 and the guest's process wait for each other ---- */
+
+static void guest_tell(_Atomic uint32_t *word, uint32_t value)
+{
+    atomic_store(word, value);
+    raw_call(SYS_futex, word, FUTEX_WAKE, 1);
+}
+
+static void guest_wait(_Atomic uint32_t *word, uint32_t value)
+{
+    uint32_t now;
+    while ((now = atomic_load(word)) < value)
+        raw_call(SYS_futex, word, FUTEX_WAIT, now);
+}
+
+/* ---- steps, in the guest's process ---- */
+
+static void guest_check(struct native_child *c, long r, const char *stage, const char *what)
+{
+    if (r < 0)
+        native_child_fail(c, stage, (int)-r, what);
+}
+
+static void guest_session(struct native_child *c)
+{
+    guest_check(c, raw_call(SYS_setsid), "session", "setsid");
+    if (c->plan->terminal)
+        guest_check(c, native_pty_control(), "session", "controlling terminal");
+}
+
+/* What the caller, or we, ignore or block is nothing the guest should know of. */
+static void guest_reset_signals(void)
+{
+    static const uint64_t none[4]; /* SIG_DFL, no flags, no restorer, empty mask */
+    for (int sig = 1; sig < 65; sig++)
+        raw_call(SYS_rt_sigaction, sig, none, NULL, 8); /* fails for the two that have no other */
+    raw_call(SYS_rt_sigprocmask, SIG_SETMASK, none, NULL, 8);
+}
+
+static void guest_limits(struct native_child *c)
+{
+    const struct plan *p = c->plan;
+    for (size_t i = 0; i < p->n_rlimits; i++) {
+        int resource = p->rlimits[i].resource;
+        uint64_t lim[2] = {p->rlimits[i].value, p->rlimits[i].value};
+        uint64_t old[2];
+        long r = raw_call(SYS_prlimit64, 0, resource, lim, old);
+        if (r == 0)
+            continue;
+        /* not ours to raise: what stands is tighter than what was asked for */
+        if (r != -EPERM || raw_call(SYS_prlimit64, 0, resource, NULL, old) < 0 || old[1] > lim[0])
+            native_child_fail(c, "rlimit", (int)-r, "setrlimit");
+        old[0] = old[1];
+        guest_check(c, raw_call(SYS_prlimit64, 0, resource, old, NULL), "rlimit", "setrlimit");
+    }
+}
+
+/* So many of the cores we have ourselves; which ones is left to chance, so that guests spread. */
+static void guest_cores(struct native_child *c)
+{
+    unsigned cores = c->plan->cores;
+    cpu_set_t have, mine;
+    if (!cores)
+        return;
+    CPU_ZERO(&have); /* the kernel fills in as many bytes as it has processors for */
+    guest_check(c, raw_call(SYS_sched_getaffinity, 0, sizeof(have), &have), "cores",
+                "sched_getaffinity");
+    unsigned n = (unsigned)CPU_COUNT(&have);
+    if (n <= cores)
+        return;
+    CPU_ZERO(&mine);
+    unsigned skip = (unsigned)(native_now_ns() / 1000 % n);
+    for (int cpu = 0; cores > 0; cpu = (cpu + 1) % CPU_SETSIZE) {
+        if (!CPU_ISSET(cpu, &have))
+            continue;
+        if (skip > 0) {
+            skip--;
+            continue;
+        }
+        CPU_SET(cpu, &mine);
+        cores--;
+    }
+    guest_check(c, raw_call(SYS_sched_setaffinity, 0, sizeof(mine), &mine), "cores",
+                "sched_setaffinity");
+}
+
+/* Only now are we in the groups that hold the limits, so only now is their root ours to hide: a
+ * namespace made by the clone would show the host's path. */
+static void guest_groups(struct native_child *c)
+{
+    guest_check(c, cgroup_enter(c->entries, c->n_entries), "cgroup", "enter");
+    if (c->plan->tier == TIER_FULL)
+        guest_check(c, raw_call(SYS_unshare, CLONE_NEWCGROUP), "cgroup namespace", "unshare");
+}
+
+static int guest_filter(const struct seccomp_prog *prog, unsigned flags)
+{
+    struct sock_fprog fprog = {.len = prog->len, .filter = prog->insns};
+    return (int)raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &fprog);
+}
+
+/* Under a listener of somebody outside the kernel answers EBUSY; refusals are then plain
+ * errors, and the result says that they were not observed. */
+static void guest_seal(struct native_child *c)
+{
+    const struct plan *p = c->plan;
+    if (!p->filter_options.notify) {
+        guest_check(c, guest_filter(&p->filter, 0), "seccomp", "filter");
+        return;
+    }
+    /* The keeper carries some calls out: a signal must not start them a second time (since 5.19).
+     */
+    unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    int fd = -EINVAL;
+    if (p->tier == TIER_LANDLOCK)
+        fd = guest_filter(&p->filter, flags | GUEST_WAIT_KILLABLE);
+    if (fd == -EINVAL)
+        fd = guest_filter(&p->filter, flags);
+    if (fd >= 0) {
+        atomic_store(&c->status->listener_fd, fd);
+        return;
+    }
+    if (fd != -EBUSY)
+        native_child_fail(c, "seccomp", -fd, "filter");
+    atomic_store(&c->status->no_listener, 1);
+    guest_check(c, guest_filter(&p->quiet_filter, 0), "seccomp", "filter");
+}
+
+static int guest_exec(const struct plan *p, const char *path, void *unused)
+{
+    (void)unused;
+    return (int)-raw_call(SYS_execve, path, p->argv, p->env);
+}
+
+/* The last capability goes, the walls close. Only the guest is fenced, pid 1 is not: the kernel then
+ * also refuses it to trace or signal anything outside its own domain, pid 1 included. */
+static void guest_close(struct native_guest *g)
+{
+    struct native_child *c = g->child;
+    const struct plan *p = c->plan;
+    if (p->tier == TIER_FULL)
+        native_drop_last_capability(c);
+    /* before Landlock and the filter, which would refuse the file */
+    if (p->apparmor)
+        guest_check(c, native_fence_apparmor(p->apparmor), "apparmor", p->apparmor);
+    if (p->tier == TIER_LANDLOCK)
+        native_keeper_guest(g);
+    if (g->fence_fd >= 0)
+        guest_check(c, raw_call(446, g->fence_fd, 0), "landlock", "restrict_self");
+    guest_seal(c);
+}
+
+static _Noreturn void guest_start(struct native_guest *g)
+{
+    struct native_child *c = g->child;
+    /* Who may not share memory with us on the way into a time namespace (before Linux 6.3) is in it
+     * already, where the clock has begun anew. */
+    uint64_t now_ns = native_now_ns();
+    c->status->started_ns = now_ns < g->cloned_ns ? now_ns + c->clock_offset_ns : now_ns;
+    atomic_store(&c->status->state, NATIVE_STARTED);
+    c->status->exec_errno = native_command_find(c->plan, guest_exec, NULL);
+    atomic_store(&c->status->state, NATIVE_EXEC_FAILED);
+    for (;;)
+        raw_call(SYS_exit_group, 127);
+}
+
+/* Asks for an AppArmor profile at the next execve. The folder exists since Linux 5.8 wherever
+ * AppArmor is in use; the older attr/exec beside it may belong to another security module and is
+ * not tried. The kernel checks the name now (ENOENT) and the change at the execve, which then
+ * fails: there is no way on without the profile. 0 or -errno. */
+int native_fence_apparmor(const char *name)
+{
+    static const char word[] = "exec ";
+    char text[sizeof(word) + PATH_MAX];
+    size_t len = strlen(name);
+    if (len == 0 || len >= PATH_MAX)
+        return -EINVAL;
+    memcpy(text, word, sizeof(word) - 1);
+    memcpy(text + sizeof(word) - 1, name, len);
+    len += sizeof(word) - 1;
+
+    long fd = raw_call(SYS_openat, AT_FDCWD, "/proc/thread-self/attr/apparmor/exec",
+                       O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return (int)fd;
+    /* one write is one request: a short one must not be continued */
+    long n = raw_call(SYS_write, fd, text, len);
+    raw_call(SYS_close, fd);
+    return n == (long)len ? 0 : n < 0 ? (int)n : -EIO;
+}
+
+/* ---- after pid 1 ---- */
+
+static int guest_main_after(void *arg)
+{
+    struct native_guest *g = arg;
+    guest_session(g->child);
+    guest_reset_signals();
+    guest_limits(g->child);
+    guest_cores(g->child);
+    guest_groups(g->child);
+    guest_close(g);
+    guest_start(g);
+}
+
+/* Memory is shared where the kernel lets a process with a pending time namespace do so. */
+pid_t native_guest_clone(struct native_guest *g)
+{
+    int flags = CLONE_VFORK | CLONE_FILES | SIGCHLD;
+    g->cloned_ns = native_now_ns();
+    pid_t pid = clone(guest_main_after, guest_stack + GUEST_STACK, flags | CLONE_VM, g);
+    if (pid < 0 && errno == EINVAL)
+        pid = clone(guest_main_after, guest_stack + GUEST_STACK, flags, g);
+    return pid;
+}
+
+/* ---- beside pid 1 ---- */
+
+/* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs
+ * on one boot apart. The execve enters the namespace, so the offsets are written before it. */
+static void guest_clocks(struct native_guest *g)
+{
+    struct native_child *c = g->child;
+    char text[96];
+    native_clock_text(c, text, sizeof(text));
+    long fd = raw_call(SYS_openat, g->root_fd, "proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    guest_check(c, fd, "time namespace", "open");
+    guest_check(c, raw_call(SYS_write, fd, text, strlen(text)), "time namespace", "write");
+    raw_call(SYS_close, fd);
+}
+
+static void guest_receive_groups(struct native_child *c)
+{
+    long r = native_child_receive_groups(c);
+    guest_check(c, r, "cgroup", "receive");
+}
+
+static void guest_note_usage(struct native_status *s)
+{
+    struct rusage ru;
+    if (raw_call(SYS_getrusage, RUSAGE_SELF, &ru) < 0)
+        return;
+    uint64_t user = native_tv_ns(ru.ru_utime), sys = native_tv_ns(ru.ru_stime);
+    s->setup_user_ns += user;
+    s->setup_sys_ns += sys;
+    s->guest_user_ns += user;
+    s->guest_sys_ns += sys;
+}
+
+static int guest_main_beside(void *arg)
+{
+    struct native_guest *g = arg;
+    struct native_child *c = g->child;
+    const struct plan *p = c->plan;
+
+    int spaces = (p->host_network ? 0 : CLONE_NEWNET) | (p->time_ns ? CLONE_NEWTIME : 0);
+    if (spaces)
+        guest_check(c, raw_call(SYS_unshare, spaces), "network namespace", "unshare");
+    if (!p->host_network)
+        guest_check(c, native_netns_loopback_up(), "network namespace", "lo");
+    guest_tell(&g->done, NATIVE_SPACES_MADE);
+
+    guest_session(c);
+    guest_reset_signals();
+    native_child_plain_manners(c);
+    native_child_leave_keyring(c);
+    raw_call(SYS_umask, 022);
+    native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SYS_TIME);
+
+    guest_wait(&g->step, NATIVE_ROOT_MADE);
+    if (p->time_ns)
+        guest_clocks(g);
+    guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
+    guest_receive_groups(c);
+    guest_limits(c);
+    guest_cores(c);
+    guest_groups(c);
+    guest_close(g);
+
+    guest_wait(&g->step, NATIVE_ROOT_ENTERED);
+    guest_check(c, raw_call(SYS_chdir, p->cwd), "working directory", p->cwd);
+    guest_note_usage(c->status);
+    guest_start(g);
+}
+
+void native_guest_begin(struct native_guest *g)
+{
+    g->cloned_ns = native_now_ns();
+    g->tid = 1; /* the kernel clears it when this memory is no longer shared: execve or the end */
+    g->pid = clone(guest_main_beside, guest_stack + GUEST_STACK,
+                   CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, g, NULL, NULL, &g->tid);
+    if (g->pid < 0)
+        native_child_fail(g->child, "fork", errno, "clone");
+}
+
+void native_guest_step(struct native_guest *g, uint32_t step)
+{
+    guest_tell(&g->step, step);
+}
+
+/* False: it ended before, and has said why, or was killed. */
+bool native_guest_wait(struct native_guest *g, uint32_t done)
+{
+    static const struct timespec glance = {.tv_nsec = 10000000};
+    uint32_t now;
+    while ((now = atomic_load(&g->done)) < done && atomic_load(&g->tid) != 0)
+        raw_call(SYS_futex, &g->done, FUTEX_WAIT, now, &glance);
+    return now >= done;
+}
+
+void native_guest_wait_exec(struct native_guest *g)
+{
+    while (atomic_load(&g->tid) != 0)
+        raw_call(SYS_futex, &g->tid, FUTEX_WAIT, 1);
+}
