@@ -184,7 +184,7 @@ static int doctor_run(int argc, char **argv)
 
     if (host_doctor(&report, &err) < 0)
         return print_error(&err, as_json);
-    int removed = cgroup_gc(&report.host.cgroups);
+    int removed = cgroup_gc_everywhere(&report.host.cgroups);
     if (as_json)
         print_json(&out, &report, removed);
     else

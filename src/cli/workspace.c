@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/native/cgroup.h"
 #include "base/err.h"
 #include "base/jsonw.h"
 #include "base/util.h"
@@ -355,8 +356,13 @@ static int workspace_do_ls(struct call *c, struct cordon_err *err)
 
 static int workspace_do_gc(struct call *c, struct cordon_err *err)
 {
+    struct host_cgroups groups;
     (void)err;
     printf("%u removed\n", workspace_gc(c->root));
+    host_cgroups_find(&groups);
+    int n = cgroup_gc_everywhere(&groups);
+    if (n > 0)
+        printf("%d control group%s of a killed Cordon removed\n", n, n == 1 ? "" : "s");
     return 0;
 }
 

@@ -162,6 +162,7 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
     o->notify = p->tier == TIER_FULL || p->landlock_abi >= 1;
     o->refuse_memfd = p->limits.memory_bytes && !p->by_group.memory;
     o->refuse_affinity = p->cores != 0;
+    o->refuse_fork = p->limits.processes == 1 && !p->by_group.pids;
     if (p->limits.memory_bytes)
         o->map_limit = plan_map_limit(p, host);
     /* SysV segments outlive their mappings, where neither rlimits nor sampling see them */

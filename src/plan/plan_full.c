@@ -128,6 +128,28 @@ static int full_etc_link(struct plan *p, const char *host_path, const char *dst)
     return full_op(p, PLAN_OP_SYMLINK, arena_strdup(&p->arena, target), dst, 0, 0) ? 0 : -1;
 }
 
+/* Names that programs ask for by getservbyname() and getprotobyname(). Ours, not the host's: many
+ * hosts have none, and a file costs a start less than a bind mount. */
+static const char full_services[] =
+    "tcpmux 1/tcp\necho 7/tcp\necho 7/udp\ndiscard 9/tcp sink null\ndiscard 9/udp sink null\n"
+    "systat 11/tcp users\ndaytime 13/tcp\ndaytime 13/udp\nqotd 17/tcp quote\n"
+    "chargen 19/tcp ttytst source\nchargen 19/udp ttytst source\nftp-data 20/tcp\nftp 21/tcp\n"
+    "ssh 22/tcp\ntelnet 23/tcp\nsmtp 25/tcp mail\ntime 37/tcp timserver\ntime 37/udp timserver\n"
+    "whois 43/tcp nicname\ndomain 53/tcp\ndomain 53/udp\nbootps 67/udp\nbootpc 68/udp\n"
+    "tftp 69/udp\ngopher 70/tcp\nfinger 79/tcp\nhttp 80/tcp www\nkerberos 88/tcp krb5\n"
+    "kerberos 88/udp krb5\npop3 110/tcp pop-3\nsunrpc 111/tcp portmapper\n"
+    "sunrpc 111/udp portmapper\nauth 113/tcp ident\nnntp 119/tcp readnews\nntp 123/udp\n"
+    "imap2 143/tcp imap\nsnmp 161/tcp\nsnmp 161/udp\nbgp 179/tcp\nirc 194/tcp\nldap 389/tcp\n"
+    "ldap 389/udp\nhttps 443/tcp\nhttps 443/udp\nsyslog 514/udp\nprinter 515/tcp spooler\n"
+    "submission 587/tcp\nipp 631/tcp\nldaps 636/tcp\ndomain-s 853/tcp\nrsync 873/tcp\n"
+    "imaps 993/tcp\npop3s 995/tcp\nsocks 1080/tcp\nnfs 2049/tcp\nnfs 2049/udp\nmysql 3306/tcp\n"
+    "postgresql 5432/tcp postgres\nx11 6000/tcp x11-0\nredis 6379/tcp\nhttp-alt 8080/tcp\n";
+static const char full_protocols[] =
+    "ip 0 IP\nicmp 1 ICMP\nigmp 2 IGMP\nipencap 4 IP-ENCAP\ntcp 6 TCP\negp 8 EGP\nudp 17 UDP\n"
+    "ipv6 41 IPv6\nipv6-route 43 IPv6-Route\nipv6-frag 44 IPv6-Frag\ngre 47 GRE\n"
+    "esp 50 IPSEC-ESP\nah 51 IPSEC-AH\nipv6-icmp 58 IPv6-ICMP\nipv6-nonxt 59 IPv6-NoNxt\n"
+    "ipv6-opts 60 IPv6-Opts\nospf 89 OSPFIGP\nsctp 132 SCTP\nudplite 136 UDPLite\n";
+
 static int full_etc(struct plan *p)
 {
     int r = 0;
@@ -143,6 +165,8 @@ static int full_etc(struct plan *p)
     r |= full_file(p, "etc/nsswitch.conf",
                    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
                    "protocols: files\n");
+    r |= full_file(p, "etc/services", full_services);
+    r |= full_file(p, "etc/protocols", full_protocols);
     return r;
 }
 

@@ -271,7 +271,6 @@ static void landlock_processes(struct plan *p, const struct host *host)
     p->process_rlimit = p->limits.processes + 1; /* the keeper counts too */
     if (!p->own_host_ids)
         p->process_rlimit += landlock_count_tasks(host->uid);
-    p->filter_options.refuse_fork = p->limits.processes == 1;
 }
 
 int plan_landlock(struct plan *p, const struct plan_request *req, struct cordon_err *err)

@@ -24,8 +24,9 @@ struct seccomp_options {
     bool refuse_shared_ipc;  /* no ipc namespace: SysV ipc and POSIX message queues */
     bool refuse_new_session; /* no pid namespace and Landlock cannot scope signals: setsid, setpgid
                               */
-    bool refuse_fork;        /* processes = 1 and no exact way to count: fork, vfork, clone without
-                              * CLONE_THREAD answer EAGAIN, as a process limit does */
+    bool refuse_fork;        /* processes = 1 and no group that counts: fork, vfork, clone answer
+                              * EAGAIN as a process limit does, through the listener so that the
+                              * end can be judged by it */
     bool
         own_limits_only; /* no pid namespace: rlimits of the caller alone, our keeper has its uid */
     bool refuse_affinity; /* the CPU limit is held by the cores the guest was given */

@@ -18,7 +18,6 @@
 enum {
     /* CLONE_NEW{NS,CGROUP,UTS,IPC,USER,PID,NET}; NEWTIME's bit is part of the signal number here */
     NS_FLAGS = 0x7e020000,
-    FLAG_THREAD = 0x00010000,
     UNSHARE_OK = 0x00040600, /* CLONE_FILES, CLONE_FS, CLONE_SYSVSEM */
     SETID_BITS = 06000,
     OPEN_CREATES = 0x00400040, /* O_CREAT, O_TMPFILE's own bit; else the mode is garbage */
@@ -80,11 +79,15 @@ static unsigned check_bits(struct seccomp_asm *a, unsigned arg, uint32_t bits, u
     return seccomp_asm_load(a, SECCOMP_ARG_LOW(arg), test);
 }
 
+/* What a process limit answers. */
+static uint32_t no_process(const struct seccomp_options *o)
+{
+    return o->notify ? SECCOMP_RET_USER_NOTIF : plain(EAGAIN);
+}
+
 static unsigned check_clone(struct seccomp_asm *a, const struct seccomp_options *o)
 {
-    unsigned label = allow(a);
-    if (o->refuse_fork) /* what a process limit answers */
-        label = seccomp_asm_if(a, BPF_JSET, FLAG_THREAD, label, error(a, EAGAIN));
+    unsigned label = o->refuse_fork ? seccomp_asm_ret(a, no_process(o)) : allow(a);
     label = seccomp_asm_if(a, BPF_JSET, NS_FLAGS, refuse(a, o), label);
     return seccomp_asm_load(a, SECCOMP_ARG_LOW(0), label);
 }
@@ -352,7 +355,9 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
         return o->refuse_suid_bits ? nosys : allowed; /* mode behind a pointer */
     case SECCOMP_CHECK_MEMFD: return o->refuse_memfd ? refused : allowed;
     case SECCOMP_CHECK_FORK:
-        return o->refuse_fork ? SECCOMP_RULE(SECCOMP_TABLE_ERRNO, EAGAIN) : allowed;
+        if (!o->refuse_fork)
+            return allowed;
+        return o->notify ? refused : SECCOMP_RULE(SECCOMP_TABLE_ERRNO, EAGAIN);
     case SECCOMP_CHECK_SESSION: return o->refuse_new_session ? refused : allowed;
     case SECCOMP_CHECK_IPC: return o->refuse_shared_ipc ? refused : allowed;
     case SECCOMP_CHECK_SECCOMP: return o->allow_listener_setup ? allowed : rule;

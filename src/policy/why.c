@@ -160,6 +160,8 @@ static void why_built_in(const struct policy *p, const char *path, bool write, s
                                       "/etc/environment",
                                       "/etc/resolv.conf",
                                       "/etc/nsswitch.conf",
+                                      "/etc/services",
+                                      "/etc/protocols",
                                       "/etc/localtime",
                                       "/etc/os-release",
                                       "/etc/ld.so.cache",

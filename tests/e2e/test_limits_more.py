@@ -120,6 +120,16 @@ def test_refused_fork_and_success():
     assert r.verdict == "ok" and r.get("refused") == "EAGAIN"
 
 
+@pytest.mark.parametrize("code", ["import os; os.fork()", "import threading; threading.Thread(target=print).start()",
+                                  "import subprocess; subprocess.run(['true'])"], ids=["fork", "thread", "spawn"])
+def test_refused_second_process_and_failure(code):
+    r = run("--processes", "1", "--time-limit", wall(10), "--", "/usr/bin/python3", "-c", code)
+    assert (r.verdict, r.code) == ("process_limit", 122), str(r)
+    assert r.result["limit"] == {"name": "processes", "value": "1"}
+    r = run("--processes", "2", "--time-limit", wall(10), "--", "/usr/bin/python3", "-c", code)
+    assert r.verdict == "ok", str(r)
+
+
 @pytest.mark.parametrize("n", ["1", "2"])
 def test_failure_with_few_processes_allowed(n):
     assert run("--processes", n, "--", "/bin/false").verdict == "nonzero_exit"
@@ -350,6 +360,51 @@ def test_neighbours_own_time(hostile, need):
     assert beside <= (1.5 * alone + 20 if QUIET else 4 * alone + 200), (alone, beside)
     assert results[0].verdict in ("time_limit", "memory_limit", "process_limit"), str(results[0])
     assert results[0].result["wall_ms"] <= 1500 + LATE_MS
+
+
+# ---- leftovers -----------------------------------------------------------------------------------------
+
+def _writable_tops():
+    """The top of each hierarchy, where we may make groups."""
+    found = []
+    for line in open("/proc/mounts"):
+        _, place, kind, *_ = line.split()
+        if kind == "cgroup2" or (kind == "cgroup" and place.endswith(("/memory", "/pids"))):
+            if os.access(place, os.W_OK) and os.access(place + "/cgroup.procs", os.W_OK):
+                found.append(place)
+    return found
+
+
+@pytest.mark.parametrize("words", [["doctor"], ["workspace", "gc"]], ids=lambda w: w[0])
+def test_leftovers_in_other_groups_are_found(words, tmp_path):
+    """A Cordon that was killed may have been started in another group than the one that looks."""
+    tops = _writable_tops()
+    if not tops:
+        pytest.skip("needs a tree of control groups that can be written")
+    dead = subprocess.Popen(["/bin/true"])
+    dead.wait()
+    ns = os.stat("/proc/self/ns/pid").st_ino
+    start = open("/proc/self/stat").read().rpartition(")")[2].split()[19]
+    made = []
+    for top in tops:
+        other = f"{top}/e2e-other-{os.getpid()}"
+        made += [f"{other}/cordon-{dead.pid}-12345-{ns}-0", f"{other}/cordon-{os.getpid()}-{start}-{ns}-7", other]
+        for path in reversed(made[-3:]):
+            os.mkdir(path)
+    sleeper = subprocess.Popen(["/bin/sleep", "100"])
+    try:
+        with open(made[0] + "/cgroup.procs", "w") as f:
+            f.write(str(sleeper.pid))
+        subprocess.run([CORDON, *words], env=host_env(), cwd=tmp_path, capture_output=True, timeout=60)
+        assert [p for p in made[0::3] if os.path.exists(p)] == [], "left although their owner is gone"
+        assert [p for p in made[1::3] if not os.path.exists(p)] == [], "removed although their owner lives"
+        assert sleeper.wait(10) == -9, "what ran in it"
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+        for path in made:
+            if os.path.exists(path):
+                os.rmdir(path)
 
 
 # ---- stress-ng -----------------------------------------------------------------------------------------

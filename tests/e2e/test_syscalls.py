@@ -216,7 +216,8 @@ def test_scheduling_cannot_be_raised():
     r = guest("priority")
     for name in ("fifo", "rr", "deadline", "nice_up", "rlimit_rtprio", "rlimit_nproc", "rlimit_nofile", "ionice_rt"):
         assert r.get(name) in REFUSED | {"EACCES"}, name
-    assert r.get("nice_down") == "OK"
+    if os.nice(0) == 0:  # else its own wish is a raise
+        assert r.get("nice_down") == "OK"
 
 
 # ---- the page cache (K22) --------------------------------------------------------------------------------

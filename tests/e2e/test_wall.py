@@ -209,7 +209,7 @@ def test_no_sys(full):
 def test_etc_is_synthetic(full):
     r = probe("list", "/etc")
     entries = set(r.all("entry"))
-    assert {"passwd", "group", "hosts", "resolv.conf", "nsswitch.conf"} <= entries
+    assert {"passwd", "group", "hosts", "resolv.conf", "nsswitch.conf", "services", "protocols"} <= entries
     assert not entries & {"shadow", "gshadow", "ssh", "sudoers", "sudoers.d", "machine-id", "fstab", "cron.d", "docker"}, entries
     r = run("--", "/bin/cat", "/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/resolv.conf")
     assert "sandbox:x:1000:1000" in r.out and "127.0.0.1" in r.out
@@ -223,6 +223,14 @@ def test_etc_is_synthetic(full):
     inside = [line.split(":")[0] for line in run("--", "/bin/cat", "/etc/passwd").out.splitlines()]
     assert "sandbox" in inside and len(inside) <= 4
     assert not set(inside) & (set(names) - {"root", "nobody"})
+
+
+def test_names_of_services_and_protocols(full):
+    code = ("import socket as s\n"
+            "print(s.getservbyname('https', 'tcp'), s.getservbyport(53, 'udp'), s.getservbyname('postgres'), s.getprotobyname('icmp'))")
+    r = run("--", "/usr/bin/python3", "-c", code)
+    assert r.out == "443 domain 5432 1\n", str(r)
+    assert probe("read", "/etc/shadow").get("read /etc/shadow") == "ENOENT"
 
 
 def test_runtime_parts_of_etc(full):

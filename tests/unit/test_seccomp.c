@@ -364,6 +364,8 @@ static void test_options(void **state)
         {{.refuse_fork = true}, {"fork", {0}, FAIL(EAGAIN)}},
         {{.refuse_fork = true}, {"vfork", {0}, FAIL(EAGAIN)}},
         {{.refuse_fork = true}, {"clone", {SIGCHLD}, FAIL(EAGAIN)}},
+        {{.notify = true, .refuse_fork = true}, {"clone", {SIGCHLD}, NOTIFY}},
+        {{.notify = true, .refuse_fork = true}, {"vfork", {0}, NOTIFY}},
         {{.refuse_suid_bits = true}, {"fchmod", {3, 04711}, FAIL(EPERM)}},
         {{.refuse_affinity = true}, {"sched_setaffinity", {0}, FAIL(EPERM)}},
         {{.own_limits_only = true}, {"prlimit64", {7}, FAIL(EPERM)}},
@@ -382,7 +384,7 @@ static void test_options(void **state)
     static const struct seccomp_options no_fork = {.refuse_fork = true},
                                         no_inet = {.refuse_inet = true},
                                         nested = {.allow_listener_setup = true};
-    static const struct call_case thread = {"clone", {0x3d0f00}, OK},
+    static const struct call_case thread = {"clone", {0x3d0f00}, FAIL(EAGAIN)},
                                   escape = {"clone", {CLONE_THREAD | CLONE_NEWUSER}, FAIL(EPERM)},
                                   local = {"socket", {AF_UNIX, SOCK_STREAM, 0}, OK},
                                   listener = {"seccomp", {1, 8}, OK};

@@ -103,5 +103,8 @@ const char *cgroup_describe(const struct cgroup *cg);
  * first); returns how many. Costs a directory listing and one read per other living Cordon: call it
  * off the critical path. */
 int cgroup_gc(const struct host_cgroups *where);
+/* The same for every group of the trees that can be seen from here, wherever the Cordon was started
+ * that left it. Walks thousands of folders on a large host. */
+int cgroup_gc_everywhere(const struct host_cgroups *where);
 
 #endif

@@ -192,7 +192,7 @@ void cgroup_kill_dir(int dir_fd, const char *name)
         cgroup_file_write(dir_fd, "cgroup.freeze", "0");
 }
 
-static bool is_stale(const struct cgroup_owner *owner, const struct cgroup_owner *self, int list_fd,
+bool cgroup_is_stale(const struct cgroup_owner *owner, const struct cgroup_owner *self, int list_fd,
                      const char *name, bool *ret_may_kill)
 {
     *ret_may_kill = false;
@@ -259,7 +259,7 @@ int cgroup_gc(const struct host_cgroups *where)
         bool may_kill;
         if (cgroup_name_parse(entry->d_name, &owner) < 0)
             continue;
-        if (is_stale(&owner, &self, dirfd(list), entry->d_name, &may_kill) &&
+        if (cgroup_is_stale(&owner, &self, dirfd(list), entry->d_name, &may_kill) &&
             remove_stale(where, entry->d_name, may_kill))
             removed++;
     }

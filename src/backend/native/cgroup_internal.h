@@ -66,6 +66,9 @@ int cgroup_parse_stat(const char *text, char *ret_state, uint64_t *ret_start);
 int cgroup_owner_self(struct cgroup_owner *ret_owner);
 void cgroup_name_format(const struct cgroup_owner *owner, char name[static CGROUP_NAME_MAX]);
 int cgroup_name_parse(const char *name, struct cgroup_owner *ret_owner);
+/* Is the owner gone? list_fd is the group's parent. *ret_may_kill: what still runs in it may go. */
+bool cgroup_is_stale(const struct cgroup_owner *owner, const struct cgroup_owner *self, int list_fd,
+                     const char *name, bool *ret_may_kill);
 /* Path of the parent directory of a slot, or "" when this place does not offer it. */
 const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slot slot);
 /* rmdir that bears the short EBUSY after the last process ended; 0 or -errno. */

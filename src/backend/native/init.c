@@ -24,10 +24,19 @@
 #define INIT_ANSWERS_FREE 1000
 #define INIT_ANSWER_PAUSE_NS 200000
 
+bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags)
+{
+    const uint64_t namespaces = 0x7e020000;
+    if (!plan->filter_options.refuse_fork)
+        return false;
+    return nr == SYS_fork || nr == SYS_vfork || (nr == SYS_clone && !(flags & namespaces));
+}
+
 /* Answers one refused call. Only the number is read: pointers of a guest are never followed, and
  * the call is never let through. */
-static void init_answer(struct native_status *status, int listener)
+static void init_answer(const struct native_child *c, int listener)
 {
+    struct native_status *status = c->status;
     static unsigned answers;
     if (++answers > INIT_ANSWERS_FREE) {
         answers = INIT_ANSWERS_FREE;
@@ -42,6 +51,9 @@ static void init_answer(struct native_status *status, int listener)
     if (nr == SYS_mmap || nr == SYS_mremap) {
         resp.error = -ENOMEM; /* what the kernel would answer; here it is also known */
         atomic_fetch_add(&status->memory_refused, 1);
+    } else if (native_is_plain_fork(c->plan, nr, req.data.args[0])) {
+        resp.error = -EAGAIN;
+        atomic_fetch_add(&status->processes_refused, 1);
     } else {
         atomic_fetch_add(&status->denials[nr < NATIVE_CALLS ? nr : NATIVE_CALLS - 1], 1);
     }
@@ -143,7 +155,7 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
         if (fds[1].revents && !init_forward(c->go_fd, main_pid))
             _exit(1); /* the supervisor is gone: take the guest along */
         if (fds[2].revents & POLLIN)
-            init_answer(status, listener);
+            init_answer(c, listener);
         else if (fds[2].revents)
             fds[2].fd = -1; /* no filtered process is left */
     }

@@ -316,7 +316,12 @@ void keeper_serve(struct keeper *k, int listener)
         atomic_fetch_add(&k->c->status->memory_refused, 1);
         r = -ENOMEM;
         break;
-    default: break;
+    default:
+        if (native_is_plain_fork(k->c->plan, (unsigned)c.nr, c.args[0])) {
+            atomic_fetch_add(&k->c->status->processes_refused, 1);
+            r = -EAGAIN;
+        }
+        break;
     }
     unsigned nr = (unsigned)c.nr;
     if (r == -EPERM)

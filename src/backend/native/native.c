@@ -289,7 +289,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
 
     /* Groups of a Cordon that was killed go now, while the child is busy and we are not. */
     static bool swept;
-    if (!swept && plan->cgroups.v2[0])
+    if (!swept)
         cgroup_gc(&plan->cgroups);
     swept = true;
 
@@ -489,6 +489,7 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     finish_denials(n->status, o);
     o->scratch_full = n->status->scratch_full != 0;
     o->memory_refused = n->status->memory_refused;
+    o->usage.processes_refused += n->status->processes_refused;
     o->static_bytes = n->status->static_bytes;
     o->usage.processes_peak = MAX(o->usage.processes_peak, n->status->ended_together);
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");

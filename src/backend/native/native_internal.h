@@ -42,7 +42,9 @@ struct native_status {
         ended_together; /* processes alive or unreaped when the main one ended, itself included */
     uint64_t static_bytes; /* memory its program file asks for; noted when a signal ended it */
     _Atomic uint32_t memory_refused; /* requests for more memory than can be given */
-    uint32_t scratch_full;           /* no space or no inode was left when the main process ended */
+    _Atomic uint32_t
+        processes_refused; /* forks, where one process is the limit and no group counts */
+    uint32_t scratch_full; /* no space or no inode was left when the main process ended */
     char stage[24];
     char what[256];
     _Atomic int32_t
@@ -182,6 +184,9 @@ int native_command_find(const struct plan *p,
 void native_command_note_static(const struct plan *p, struct native_status *status);
 
 /* init.c: reaps, serves the listener, reports */
+/* Was this call sent to the listener because one process is the limit? One that asks for namespaces
+ * would be refused anyway. */
+bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags);
 _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g);
 
 /* ids.c, in the supervisor */
