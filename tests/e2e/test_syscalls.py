@@ -1,6 +1,7 @@
 """The system-call filter as a guest meets it: refused is EPERM, unknown ENOSYS, never a signal; the calls
 ordinary programs need stay open (contract, section 4; attacks K1-K5, K8-K19, K21-K23)."""
 
+import os
 import pytest
 
 from cordon_run import guest, run
