@@ -25,6 +25,15 @@
 extern char **environ;
 
 static const struct options_own grade_options[] = {
+    {"tests", 0, OPTIONS_REQUIRED, GRADE_OPT_TESTS, "FILE",
+     "Python tests: plain asserts, test functions, unittest or pytest"},
+    {"entry", 0, OPTIONS_REQUIRED, GRADE_OPT_ENTRY, "NAME",
+     "a name the tests take from the submission even where Python has one like it; repeatable"},
+    {"doctest", 0, OPTIONS_NONE, GRADE_OPT_DOCTEST, NULL, "the tests are examples of a doctest"},
+    {"copy-back", 0, OPTIONS_NONE, GRADE_OPT_COPY_BACK, NULL,
+     "functions change their arguments, and tests look at them"},
+    {"in-process", 0, OPTIONS_NONE, GRADE_OPT_IN_PROCESS, NULL,
+     "tests and submission in one interpreter: weaker, for tests that cannot do without"},
     {"cases", 0, OPTIONS_REQUIRED, GRADE_OPT_CASES, "PATH",
      "folder with NAME.in and NAME.out, or a JSON or JSONL file of cases"},
     {"stdin", 0, OPTIONS_REQUIRED, GRADE_OPT_STDIN, "FILE",
@@ -197,13 +206,17 @@ static int parse_jobs(struct grade_cli *c, struct cordon_err *err)
 
 static int choose(const struct grade_cli *c, grade_way **ret, struct cordon_err *err)
 {
+    if (options_has(&c->options, GRADE_OPT_TESTS)) {
+        *ret = grade_cli_tests;
+        return 0;
+    }
     if (options_has(&c->options, GRADE_OPT_CASES) || options_has(&c->options, GRADE_OPT_STDIN) ||
         options_has(&c->options, GRADE_OPT_EXPECT)) {
         *ret = grade_cli_judge;
         return 0;
     }
     err_set(err, CORDON_ERR_USAGE, "options", 0, "nothing to grade against");
-    return err_hint(err, "--cases PATH, or --stdin FILE --expect FILE");
+    return err_hint(err, "--tests FILE, --cases PATH, or --stdin FILE --expect FILE");
 }
 
 static int grade_status(const struct grade_outcome *o)
@@ -216,7 +229,7 @@ static int grade_status(const struct grade_outcome *o)
 static int grade(struct grade_cli *c, int *ret_status, struct cordon_err *err)
 {
     struct grade_outcome outcome = {0};
-    grade_way *way;
+    grade_way *way = NULL;
     if (choose(c, &way, err) < 0 || parse_jobs(c, err) < 0 || open_targets(c, err) < 0)
         return -1;
     struct policy_input input = options_input(&c->options, environ);
@@ -261,7 +274,7 @@ static int grade_run(int argc, char **argv)
 const struct cli_verb cli_verb_grade = {
     .name = "grade",
     .usage = "[options] FILE | - | -- CMD [ARG...]",
-    .summary = "run a submission on cases and judge what it gives",
+    .summary = "run a submission against tests or cases and say what it gives",
     .own = grade_options,
     .n_own = ARRAY_SIZE(grade_options),
     .with_policy = true,

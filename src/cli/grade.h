@@ -1,4 +1,5 @@
-/* `cordon grade`: what its ways to grade share. One file each: grade_judge.c, and grade.c with the
+/* `cordon grade`: what its ways to grade share. One file each: grade_judge.c,
+ * grade_tests.c, and grade.c with the
  * options, the dispatch, signals, reports and the exit status. */
 #ifndef CLI_GRADE_H
 #define CLI_GRADE_H
@@ -24,6 +25,11 @@ enum grade_option {
     GRADE_OPT_LANGUAGE,
     GRADE_OPT_REPORT,
     GRADE_OPT_JSON,
+    GRADE_OPT_TESTS,
+    GRADE_OPT_ENTRY,
+    GRADE_OPT_DOCTEST,
+    GRADE_OPT_COPY_BACK,
+    GRADE_OPT_IN_PROCESS,
 };
 
 #define GRADE_REPORTS_MAX 16
@@ -52,6 +58,7 @@ struct grade_cli {
 typedef int grade_way(struct grade_cli *c, struct grade_outcome *ret_outcome,
                       struct cordon_err *err);
 grade_way grade_cli_judge;
+grade_way grade_cli_tests;
 
 /* A line that the next one replaces, on a terminal only; NULL clears it. */
 void grade_cli_progress(struct grade_cli *c, size_t done, size_t total, const char *name);

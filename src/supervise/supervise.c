@@ -88,6 +88,9 @@ static void supervise_on_truncated(struct stream_out *o)
 static int supervise_streams(struct supervised *s)
 {
     for (int i = 0; i < 2; i++) {
+        s->out[i].ended = s->guest.stdio[i + 1] < 0; /* the caller took it */
+        if (s->out[i].ended)
+            continue;
         s->out[i].on_data = s->options.on_output ? supervise_on_output : NULL;
         s->out[i].on_truncated = supervise_on_truncated;
         s->out[i].owner = s;
@@ -97,6 +100,8 @@ static int supervise_streams(struct supervised *s)
         if (s->options.keep_escapes)
             s->out[i].strip = false;
     }
+    if (s->guest.stdio[0] < 0)
+        return 0;
     return stream_in_start(&s->in, s->loop, &s->guest.stdio[0], s->options.stdin_fd,
                            s->options.stdin_data, s->options.stdin_len);
 }
@@ -133,6 +138,8 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
         supervise_watch_stop(s);
         return -1;
     }
+    if (options->on_start)
+        options->on_start(options->data, &s->guest);
     if (supervise_watches(s, err) < 0) {
         supervise_abort(s);
         util_close(&s->timer_fd);

@@ -35,6 +35,10 @@ struct supervise_options {
     size_t stdin_len;
     void (*on_output)(void *data, int stream, const char *bytes,
                       size_t len); /* 1 or 2; may be NULL */
+    /* The guest is there and nothing was read or written yet: the caller may take its stdin and
+     * stdout (setting them to -1) and serve them itself. Called again when the start is tried
+     * again; what was written before is then lost. May be NULL. */
+    void (*on_start)(void *data, struct guest *guest);
     void (*on_done)(void *data);
     void *data;
 };

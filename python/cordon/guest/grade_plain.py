@@ -1,0 +1,254 @@
+"""Plain scripts, test functions and unittest classes. Runs in the sandbox of the tests."""
+import ast
+import sys
+import time
+
+import grade_side
+import grade_tests
+from grade_tests import Captured, describe, status_of
+
+
+class _Item:
+    """One test of the file, found by reading it."""
+
+    def __init__(self, kind, name, node, owner=None):
+        self.kind, self.name, self.node, self.owner = kind, name, node, owner
+
+
+def find(tree, text):
+    """Every top-level assert; test functions; methods of TestCase classes; without any of them, calls of
+    functions that assert."""
+    lines = text.splitlines()
+    items = []
+    cases = {}
+    for node in tree.body:
+        if isinstance(node, ast.Assert):
+            items.append(_Item("assert", _label(node, text), node))
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
+            items.append(_Item("function", node.name, node))
+        elif isinstance(node, ast.ClassDef):
+            methods = _methods(node, cases)
+            if methods is not None:
+                cases[node.name] = methods
+                items += [_Item("method", "%s.%s" % (node.name, name), node, name) for name in sorted(methods)]
+    if items or not lines:
+        return items
+    checks = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)
+              and any(isinstance(inner, ast.Assert) for inner in ast.walk(node))}
+    for node in tree.body:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) \
+                and isinstance(node.value.func, ast.Name) and node.value.func.id in checks:
+            items.append(_Item("assert", _label(node, text), node))
+    return items
+
+
+def _label(node, text):
+    source = " ".join((ast.get_source_segment(text, node) or "").split())
+    return "line %d: %s" % (node.lineno, source if len(source) <= 200 else source[:200] + " ...")
+
+
+def _methods(node, cases):
+    """Names of the test methods of a TestCase class; None: it is none."""
+    is_case, names = False, set()
+    for base in node.bases:
+        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        if name in cases:
+            is_case = True
+            names |= cases[name]
+        elif name.endswith("TestCase"):
+            is_case = True
+    if not is_case:
+        return None
+    return names | {inner.name for inner in node.body
+                    if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner.name.startswith("test")}
+
+
+def run(suite, tree):
+    items = find(tree, suite.text)
+    if not items:
+        suite.broken("no tests were found: top-level asserts, test_* functions, unittest.TestCase classes")
+        return
+    if not suite.collected([item.name for item in items]):
+        return
+    space = suite.globals(tree)
+    suite.bind(space)
+    space["@compared"] = grade_tests.compared
+    module = type(sys)("tests")
+    space = _adopt(module, space)
+    sys.modules["tests"] = module
+    numbers = {id(item.node): number for number, item in enumerate(items) if item.kind == "assert"}
+    _script(suite, tree, space, numbers)
+    for number, item in enumerate(items):
+        if item.kind == "function":
+            _function(suite, number, space.get(item.name))
+    _cases(suite, items, space)
+
+
+def _adopt(module, space):
+    module.__dict__.update(space)
+    return module.__dict__
+
+
+# ---- scripts -------------------------------------------------------------------------------------
+
+def _script(suite, tree, space, numbers):
+    """Statement by statement. What a failed statement should have set is not there: tests that need it do
+    not run, the others do."""
+    asserts = grade_tests._Asserts(suite.text)
+    broken, said = set(), False
+    flags = _future(tree)
+    with Captured() as captured:
+        for node in tree.body:
+            number = numbers.get(id(node))
+            if number is not None and broken & _names(node, ast.Load):
+                suite.result(number, "not_run", "needs what failed before it")
+                continue
+            if broken & _names(node, ast.Load) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                broken |= _names(node, ast.Store)
+                continue
+            code = compile(ast.Module([asserts.visit(node)], []), suite.path, "exec", flags, dont_inherit=True)
+            if number is not None:
+                _one(suite, number, lambda code=code: exec(code, space))
+                continue
+            try:
+                exec(code, space)
+            except (Exception, SystemExit) as e:
+                broken |= _names(node, ast.Store)
+                if not said:
+                    suite.broken("line %d of the tests failed: %s" % (node.lineno, describe(e)))
+                said = True
+    del captured
+
+
+def _future(tree):
+    import __future__
+    flags = 0
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            for alias in node.names:
+                flags |= getattr(__future__, alias.name).compiler_flag
+    return flags
+
+
+def _names(node, context):
+    found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)}
+    if context is ast.Store:
+        for inner in ast.walk(node):
+            if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(inner.name)
+            elif isinstance(inner, (ast.Import, ast.ImportFrom)):
+                found.update((alias.asname or alias.name).split(".")[0] for alias in inner.names)
+    return found
+
+
+def _one(suite, number, call):
+    suite.begin(number)
+    with Captured() as captured:
+        try:
+            call()
+            status, message = "passed", ""
+        except grade_side.SubmissionGone as e:
+            suite.result(number, "error", str(e), captured.text())
+            raise
+        except BaseException as e:
+            if _is_skip(e):
+                status, message = "skipped", str(e)
+            else:
+                status, message = status_of(e), _message(e)
+    suite.result(number, status, message, captured.text())
+
+
+def _message(error):
+    if isinstance(error, AssertionError):
+        return str(error) or "assertion failed"
+    if isinstance(error, grade_side.SubmissionGone):
+        return str(error)
+    return describe(error)
+
+
+def _is_skip(error):
+    unittest = sys.modules.get("unittest")
+    return unittest is not None and isinstance(error, unittest.SkipTest)
+
+
+def _function(suite, number, function):
+    import inspect
+    if function is None:
+        suite.result(number, "not_run", "it was not defined")
+        return
+
+    def call():
+        value = function()
+        if inspect.iscoroutine(value):
+            import asyncio
+            asyncio.run(value)
+    _one(suite, number, call)
+
+
+# ---- unittest ------------------------------------------------------------------------------------
+
+def _cases(suite, items, space):
+    numbers, tests = {}, []
+    import unittest
+    for number, item in enumerate(items):
+        if item.kind != "method":
+            continue
+        kind = space.get(item.node.name)
+        if not isinstance(kind, type) or not issubclass(kind, unittest.TestCase):
+            suite.result(number, "not_run", "its class was not defined")
+            continue
+        test = kind(item.owner)
+        numbers[id(test)] = number
+        tests.append(test)
+    if tests:
+        unittest.TestSuite(tests).run(_result(suite, numbers))
+
+
+def _result(suite, numbers):
+    import unittest
+
+    class Result(unittest.TestResult):
+        def startTest(self, test):
+            super().startTest(test)
+            self.outcome = None
+            self.captured = Captured().__enter__()
+            suite.begin(numbers[id(test)])
+            self.began = time.perf_counter()
+
+        def stopTest(self, test):
+            self.captured.__exit__()
+            status, message = self.outcome or ("not_run", "")
+            suite.result(numbers[id(test)], status, message, self.captured.text(), time.perf_counter() - self.began)
+            super().stopTest(test)
+
+        def note(self, test, status, message):
+            if id(test) not in numbers:  # a class or the module: its tests do not run
+                suite.broken("%s: %s" % (test, message))
+            elif self.outcome is None or self.outcome[0] == "passed":
+                self.outcome = (status, message)
+
+        def addSuccess(self, test):
+            self.note(test, "passed", "")
+
+        def addFailure(self, test, error):
+            self.note(test, "failed", _message(error[1]))
+
+        def addError(self, test, error):
+            self.note(test, "error", _message(error[1]))
+            if isinstance(error[1], grade_side.SubmissionGone):
+                raise error[1]
+
+        def addSkip(self, test, reason):
+            self.note(test, "skipped", str(reason))
+
+        def addExpectedFailure(self, test, error):
+            self.note(test, "passed", "")
+
+        def addUnexpectedSuccess(self, test):
+            self.note(test, "failed", "passed although a failure was expected")
+
+        def addSubTest(self, test, subtest, error):
+            if error is not None:
+                self.note(test, status_of(error[1]), "%s: %s" % (subtest._subDescription(), _message(error[1])))
+
+    return Result()

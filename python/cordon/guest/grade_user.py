@@ -1,0 +1,260 @@
+"""A submission's side of strict grading: loads the submission and answers calls, nothing else.
+
+Runs in a sandbox of its own, together with the submission and therefore entirely at its mercy: nothing here
+is trusted by anyone. Tests, expected values and results never come here; what leaves is plain data, which the
+other side reads with care. Requests come on descriptor 0, answers leave on 1; both are moved away
+before the submission runs, so that what it prints goes to its own output.
+"""
+import builtins
+import io
+import os
+import sys
+
+import grade_wire as wire
+
+NAME = "submission"
+MAX_PRINTED = 1 << 20
+_FLAGS = (("c", "__call__"), ("i", "__iter__"), ("n", "__next__"), ("l", "__len__"), ("g", "__getitem__"),
+          ("w", "__enter__"))
+
+
+class _Printed(io.BytesIO):
+    """What was printed since the last answer, up to a bound."""
+
+    def write(self, data):
+        room = MAX_PRINTED - self.tell()
+        if room > 0:
+            super().write(data[:room])
+        return len(data)
+
+    def fileno(self):
+        return 1
+
+
+class _Side:
+    def __init__(self, options):
+        self.input = _moved(0)
+        self.output = _moved(1)
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(2, 1)
+        self.printed = _Printed()
+        sys.stdout = io.TextIOWrapper(self.printed, encoding="utf-8", errors="surrogateescape", write_through=True)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        self.objects = {}
+        self.numbers = {}
+        self.names = {}
+        self.copy_back = bool(options.get("copy_back"))
+
+    # -- values -------------------------------------------------------------------------------
+
+    def other(self, value):
+        """What is no plain data stays here; the tests get a number for it."""
+        kind = type(value)
+        if kind.__module__ in ("decimal", "fractions", "datetime") or (
+                not issubclass(kind, type) and issubclass(kind, (int, float, str, bytes, bytearray, dict, list, tuple,
+                                                                  set, frozenset))):
+            return None
+        return self.handle(value)
+
+    def handle(self, value):
+        number = self.numbers.get(id(value))
+        if number is None:
+            number = self.numbers[id(value)] = len(self.objects) + 1
+            self.objects[number] = value
+        kind = type(value)
+        flags = "".join(flag for flag, name in _FLAGS if hasattr(kind, name))
+        name = getattr(value, "__name__", None) if callable(value) else None
+        name = name if type(name) is str else kind.__name__
+        if isinstance(value, type) and issubclass(value, Exception):
+            flags += "e"
+            name += "|" + next((base.__name__ for base in value.__mro__ if base.__module__ == "builtins"), "")
+        return wire.encode_handle(number, flags, name)
+
+    def given(self, tag, content):
+        if tag == "h":
+            return self.objects[content]
+        if tag == "c":
+            return _Callback(self, content)
+        if tag == "n":
+            return vars(builtins)[content]
+        raise ValueError("an unknown tag")
+
+    def encoded(self, value):
+        return wire.encode(value, self.other)
+
+    # -- answers ------------------------------------------------------------------------------
+
+    def answer(self, kind, *texts):
+        try:
+            sys.stdout.flush()
+        except BaseException:
+            pass
+        out = self.printed.getvalue().decode("utf-8", "replace")
+        self.printed.seek(0)
+        self.printed.truncate()
+        text = "[%s]" % ",".join((wire.encode(kind), wire.encode(out)) + texts)
+        wire.write_frame(self.output, b"A", text.encode("ascii"))
+
+    def answer_error(self, error):
+        kind = type(error)
+        try:
+            args = wire.encode([part if type(part) in (str, int, float, bool, type(None)) else str(part)
+                                for part in error.args])
+        except BaseException:
+            args = "[]"
+        try:
+            text = str(error)
+        except BaseException:
+            text = ""
+        own = "null"
+        for base in kind.__mro__:
+            if base.__module__ == NAME:
+                own = self.handle(base)
+                break
+        self.answer("error", wire.encode([base.__name__ for base in kind.__mro__ if issubclass(base, BaseException)]),
+                    args, wire.encode(text[:10000]), own, wire.encode(_place(error)))
+
+    def serve(self):
+        """Answers requests until there are no more."""
+        while True:
+            try:
+                kind, data = wire.read_frame(self.input)
+            except (EOFError, OSError):
+                return
+            if kind != b"Q":
+                return
+            self.one(data)
+
+    def one(self, data):
+        request = wire.decode(data, self.given)
+        try:
+            texts = getattr(self, "do_" + request[0])(*request[1:])
+        except StopIteration as e:
+            return self.answer("stop") if request[0] == "next" else self.answer_error(e)
+        except BaseException as e:  # SystemExit too: a call that exits is a call that failed
+            return self.answer_error(e)
+        self.answer("ok", *texts)
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def do_names(self):
+        return [wire.encode([name for name in self.names if type(name) is str])]
+
+    def do_get(self, name):
+        if name not in self.names:
+            return []
+        return [self.encoded(self.names[name])]
+
+    def do_call(self, number, args, keywords):
+        value = self.objects[number](*args, **keywords)
+        texts = [self.encoded(value)]
+        if self.copy_back:
+            texts.append(self.encoded([args, keywords]))
+        return texts
+
+    def do_attr(self, number, name):
+        return [self.encoded(getattr(self.objects[number], name))]
+
+    def do_setattr(self, number, name, value):
+        setattr(self.objects[number], name, value)
+        return ["null"]
+
+    def do_item(self, number, key):
+        return [self.encoded(self.objects[number][key])]
+
+    def do_setitem(self, number, key, value):
+        self.objects[number][key] = value
+        return ["null"]
+
+    def do_iter(self, number):
+        return [self.handle(iter(self.objects[number]))]
+
+    def do_next(self, number):
+        return [self.encoded(next(self.objects[number]))]
+
+    def do_len(self, number):
+        return [wire.encode(len(self.objects[number]))]
+
+    def do_bool(self, number):
+        return [wire.encode(bool(self.objects[number]))]
+
+    def do_text(self, number, how):
+        return [wire.encode(str(self.objects[number]) if how == "str" else repr(self.objects[number]))]
+
+    def do_is(self, number, kind):
+        return [wire.encode(isinstance(self.objects[number], self.objects[kind]))]
+
+    def do_enter(self, number):
+        return [self.encoded(type(self.objects[number]).__enter__(self.objects[number]))]
+
+    def do_exit(self, number):
+        type(self.objects[number]).__exit__(self.objects[number], None, None, None)
+        return ["null"]
+
+
+class _Callback:
+    """A function of the tests: called here, runs there."""
+
+    def __init__(self, side, number):
+        self._side, self._number = side, number
+
+    def __call__(self, *args, **keywords):
+        side = self._side
+        side.answer("callback", wire.encode(self._number), side.encoded(list(args)), side.encoded(keywords))
+        while True:
+            kind, data = wire.read_frame(side.input)
+            if kind != b"Q":
+                os._exit(1)
+            request = wire.decode(data, side.given)
+            if request[0] == "return":
+                return request[1]
+            if request[0] == "raise":
+                raise RuntimeError("a function of the tests failed")
+            side.one(data)
+
+
+def _moved(fd):
+    """The descriptor under a number nobody expects, not handed down to children."""
+    import fcntl
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200)
+
+
+def _place(error):
+    """The line of the submission an exception comes from."""
+    line = 0
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_code.co_filename == NAME + ".py":
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return line or getattr(error, "lineno", 0) or 0
+
+
+def main(options, source, guard):
+    """options: what the caller said; source: the submission's text; guard: module control, or None."""
+    side = _Side(options)
+    module = type(sys)(NAME)
+    module.__file__ = NAME + ".py"
+    side.names = module.__dict__
+    sys.modules[NAME] = module
+    for name in ("__main__", options.get("module")):
+        if name:
+            sys.modules[name] = module
+    sys.argv = [NAME + ".py"]
+    sys.path.insert(0, os.getcwd())
+    for name in ("grade_wire", "grade_user"):
+        sys.modules.pop(name, None)
+    try:
+        if guard is not None:
+            rules = guard["Rules"](options["imports"])
+            refused = guard["check"](rules, source)
+            if refused:
+                raise ImportError(refused[0])
+            builtins.__import__ = guard["_Hook"](rules, builtins.__import__)
+        exec(compile(source, NAME + ".py", "exec", dont_inherit=True), module.__dict__)
+    except BaseException as e:
+        side.answer_error(e)
+    else:
+        side.answer("ok", wire.encode([name for name in list(side.names) if type(name) is str]))
+    side.serve()
+    os._exit(0)

@@ -1,0 +1,267 @@
+"""Typed plain data between tests and a submission: JSON with tags, exact builtin types only, bounded.
+
+The same text runs on both sides, in two sandboxes. What is read here may be hostile: the reader builds
+nothing but exact builtin types (and handles, which the side that reads them makes), runs no code of the
+sender's, and every breach is one exception. The scanner is the C one, used without `json`, which costs more
+to import than most submissions cost to run.
+"""
+from _json import encode_basestring_ascii as _quoted, make_scanner as _make_scanner
+import os
+
+MAX_FRAME = 16 * 1024 * 1024
+MAX_DEPTH = 100
+INPUT, OUTPUT = 0, 1
+
+
+class WireError(Exception):
+    """The value cannot cross, or what came is no message."""
+
+
+# ---- frames: one letter, four bytes of length, the payload --------------------------------------
+
+def read_exactly(fd, size):
+    parts = []
+    while size:
+        part = os.read(fd, min(size, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts) if len(parts) != 1 else parts[0]
+
+
+def read_frame(fd):
+    head = read_exactly(fd, 5)
+    return head[:1], read_exactly(fd, int.from_bytes(head[1:], "little"))
+
+
+def write_frame(fd, kind, data):
+    data = memoryview(kind + len(data).to_bytes(4, "little") + data)
+    while data:
+        data = data[os.write(fd, data):]
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+def encode(value, other=None):
+    """The value as text. `other` gives the text of what is no plain data, or None."""
+    parts = []
+    _write(value, parts.append, other, 0)
+    text = "".join(parts)
+    if len(text) > MAX_FRAME - 1024:
+        raise WireError("the value is larger than 16 MiB")
+    return text
+
+
+def _write(value, out, other, depth):
+    kind = type(value)
+    if kind is str:
+        out(_quoted(value))
+    elif kind is int:
+        out(int.__repr__(value) if -1 << 256 < value < 1 << 256 else '{"i":"%x"}' % value)
+    elif value is None:
+        out("null")
+    elif kind is bool:
+        out("true" if value else "false")
+    elif kind is float:
+        out(_float(value))
+    else:
+        if depth >= MAX_DEPTH:
+            raise WireError("the value is nested deeper than %d" % MAX_DEPTH)
+        for known, write in _WRITERS.items():
+            if kind is known:
+                return write(value, out, other, depth + 1)
+        text = other(value) if other is not None else None
+        if text is not None:
+            return out(text)
+        for base, plain in _BASES:  # a subclass is worth what it holds, not how it behaves
+            if issubclass(kind, base):
+                return _write(plain(value), out, other, depth)
+        special = _special(kind, value)
+        if special is None:
+            raise WireError("a value of type %s cannot cross" % kind.__name__)
+        out(special)
+
+
+def encode_handle(number, flags, name):
+    return '{"h":[%d,"%s",%s]}' % (number, flags, _quoted(name[:200]))
+
+
+def _float(value):
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float.__repr__(value)
+
+
+def _row(items, out, other, depth):
+    out("[")
+    first = True
+    for item in items:
+        if first:
+            first = False
+        else:
+            out(",")
+        _write(item, out, other, depth)
+    out("]")
+
+
+def _tagged(tag, items=None):
+    def write(value, out, other, depth):
+        out('{"%s":' % tag)
+        _row(value if items is None else items(value), out, other, depth)
+        out("}")
+    return write
+
+
+def _pairs(value):
+    for key, content in dict.items(value):
+        yield key
+        yield content
+
+
+def _hexadecimal(tag):
+    return lambda value, out, other, depth: out('{"%s":"%s"}' % (tag, value.hex()))
+
+
+_WRITERS = {
+    list: lambda value, out, other, depth: _row(list.__iter__(value), out, other, depth),
+    dict: _tagged("d", _pairs),
+    tuple: _tagged("t"),
+    set: _tagged("s"),
+    frozenset: _tagged("f"),
+    bytes: _hexadecimal("b"),
+    bytearray: _hexadecimal("a"),
+    complex: _tagged("j", lambda value: (value.real, value.imag)),
+    range: _tagged("r", lambda value: (value.start, value.stop, value.step)),
+    type(...): lambda value, out, other, depth: out('{"k":"Ellipsis"}'),
+}
+_BASES = (
+    (int, lambda value: int.__add__(value, 0)),
+    (float, lambda value: float.__add__(value, 0.0)),
+    (str, lambda value: str.__add__("", value)),
+    (dict, lambda value: dict(dict.items(value))),
+    (list, lambda value: list(list.__iter__(value))),
+    (tuple, lambda value: tuple(tuple.__iter__(value))),
+    (set, lambda value: set(set.__iter__(value))),
+    (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
+    (bytes, lambda value: bytes.__add__(b"", value)),
+    (bytearray, lambda value: bytearray(bytearray.__iter__(value))),
+)
+
+
+def _special(kind, value):
+    """Values of the standard library that are plain in all but their type."""
+    name = "%s.%s" % (kind.__module__, kind.__qualname__)
+    if name == "decimal.Decimal":
+        return '{"x":["Decimal",%s]}' % _quoted(str(value))
+    if name == "fractions.Fraction":
+        return '{"x":["Fraction",%s]}' % _quoted("%d/%d" % (value.numerator, value.denominator))
+    if name in ("datetime.date", "datetime.datetime", "datetime.time") and getattr(value, "tzinfo", None) is None:
+        return '{"x":[%s,%s]}' % (_quoted(name[9:]), _quoted(value.isoformat()))
+    if name == "datetime.timedelta":
+        return '{"x":["timedelta","%d %d %d"]}' % (value.days, value.seconds, value.microseconds)
+    return None
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+def decode(text, handle=None):
+    """The value a text stands for. `handle` makes what is no plain data from its tag and content."""
+    if len(text) > MAX_FRAME:
+        raise WireError("a message larger than 16 MiB")
+    if isinstance(text, bytes):
+        text = str(text, "ascii", "strict")
+    scan = _make_scanner(_Reader(handle))
+    try:
+        value, end = scan(text, 0)
+    except StopIteration:
+        raise WireError("a message that is no JSON") from None
+    except (ValueError, TypeError, RecursionError, MemoryError, OverflowError) as e:
+        raise WireError("a message that cannot be read: %s" % str(e)[:200]) from None
+    if end != len(text):
+        raise WireError("a message with more behind it")
+    return value
+
+
+_CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+class _Reader:
+    strict = True
+    object_hook = None
+    parse_float = float
+    parse_int = int
+    parse_constant = staticmethod(_CONSTANTS.__getitem__)
+    memo = {}
+
+    def __init__(self, handle):
+        self._handle = handle
+
+    def object_pairs_hook(self, pairs):
+        if len(pairs) != 1:
+            raise ValueError("not a tag")
+        tag, content = pairs[0]
+        build = _BUILDERS.get(tag)
+        if build is not None:
+            kind, make = build
+            if type(content) is not kind:
+                raise ValueError("not the content of a tag")
+            return make(content)
+        if tag == "k" and content == "Ellipsis":
+            return ...
+        if self._handle is None:
+            raise ValueError("an unknown tag")
+        return self._handle(tag, content)
+
+
+def _dict(row):
+    if len(row) % 2:
+        raise ValueError("half a pair")
+    return dict(zip(row[::2], row[1::2]))
+
+
+def _numbers(row, count, kinds):
+    if len(row) != count or any(type(item) not in kinds for item in row):
+        raise ValueError("not numbers")
+    return row
+
+
+def _integer(text):
+    if len(text) > 1 << 20:
+        raise ValueError("too large a number")
+    return int(text, 16)
+
+
+def _extra(row):
+    if len(row) != 2 or type(row[0]) is not str or type(row[1]) is not str or len(row[1]) > 10000:
+        raise ValueError("not a special value")
+    name, text = row
+    if name == "Decimal":
+        from decimal import Decimal
+        return Decimal(text)
+    if name == "Fraction":
+        from fractions import Fraction
+        over, _, under = text.partition("/")
+        return Fraction(int(over), int(under))
+    import datetime
+    if name == "timedelta":
+        return datetime.timedelta(*[int(part) for part in text.split(" ", 2)])
+    if name in ("date", "datetime", "time"):
+        return getattr(datetime, name).fromisoformat(text)
+    raise ValueError("not a special value")
+
+
+_BUILDERS = {
+    "t": (list, tuple),
+    "d": (list, _dict),
+    "s": (list, set),
+    "f": (list, frozenset),
+    "b": (str, bytes.fromhex),
+    "a": (str, bytearray.fromhex),
+    "i": (str, _integer),
+    "j": (list, lambda row: complex(*_numbers(row, 2, (float, int)))),
+    "r": (list, lambda row: range(*_numbers(row, 3, (int,)))),
+    "x": (list, _extra),
+}

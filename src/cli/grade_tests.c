@@ -1,0 +1,114 @@
+/* `cordon grade --tests`: Python tests against one submission. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/jsonw.h"
+#include "base/util.h"
+#include "cli/cli.h"
+#include "cli/grade.h"
+#include "grade/tests.h"
+#include "lang/load.h"
+
+extern char **environ;
+
+struct tests_cli {
+    struct tests_desk desk;
+    struct tests_run run;
+    struct tests_task task;
+    char *tests, *source, *module;
+    const char **entry;
+    bool done;
+};
+
+static void tests_cli_on_done(struct tests_run *r)
+{
+    ((struct tests_cli *)r->data)->done = true;
+}
+
+static void tests_cli_cancel(struct grade_cli *c)
+{
+    tests_cancel(&((struct tests_cli *)c->data)->run);
+}
+
+static void tests_cli_done(struct tests_cli *t)
+{
+    tests_done(&t->run);
+    tests_desk_done(&t->desk);
+    free(t->tests);
+    free(t->source);
+    free(t->module);
+    free(t->entry);
+}
+
+/* "dir/solution.py" may be imported as `solution`. */
+static char *module_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *name = strdup(slash ? slash + 1 : path);
+    size_t len = name ? strlen(name) : 0;
+    if (len > 3 && str_eq(name + len - 3, ".py"))
+        name[len - 3] = '\0';
+    return name;
+}
+
+static int tests_cli_load(struct tests_cli *t, struct grade_cli *c, struct cordon_err *err)
+{
+    const struct options *o = &c->options;
+    const char *file = options_get(o, GRADE_OPT_TESTS);
+    struct tests_task *k = &t->task;
+    if (o->argc != 1 || o->has_dashes) {
+        err_set(err, CORDON_ERR_USAGE, "options", 0, "--tests wants one submission");
+        return err_hint(err, "cordon grade --tests TEST.py USER.py");
+    }
+    if (lang_load_file(file, TESTS_TEXT_MAX, &t->tests, &k->tests_len, err) < 0 ||
+        lang_load_file(o->argv[0], TESTS_TEXT_MAX, &t->source, &k->source_len, err) < 0)
+        return -1;
+    if (!jsonw_is_utf8(t->tests, k->tests_len))
+        return err_set(err, CORDON_ERR_USAGE, "options", 0, "--tests %.200s: not UTF-8 text", file);
+    t->entry = calloc(o->n_own + 1, sizeof(*t->entry));
+    t->module = module_name(o->argv[0]);
+    if (!t->entry || !t->module)
+        return err_nomem(err, "options");
+    for (size_t i = 0; i < o->n_own; i++)
+        if (o->own[i].id == GRADE_OPT_ENTRY)
+            t->entry[k->n_entry++] = o->own[i].value;
+    k->name = file;
+    k->tests = t->tests;
+    k->source = t->source;
+    k->module = t->module;
+    k->entry = t->entry;
+    k->doctest = options_has(o, GRADE_OPT_DOCTEST);
+    k->copy_back = options_has(o, GRADE_OPT_COPY_BACK);
+    k->in_process = options_has(o, GRADE_OPT_IN_PROCESS);
+    k->time_ns = policy_num(c->policy, FIELD_TIME_LIMIT);
+    k->time_written = policy_written(c->policy, FIELD_TIME_LIMIT);
+    return 0;
+}
+
+int grade_cli_tests(struct grade_cli *c, struct grade_outcome *ret_outcome, struct cordon_err *err)
+{
+    struct tests_cli t = {.run = {.on_done = tests_cli_on_done},
+                          .desk.place = {&c->loop, &c->host, c->policy, environ}};
+    t.run.data = &t;
+    if (tests_cli_load(&t, c, err) < 0 ||
+        tests_start(&t.run, &t.desk, &t.task, ret_outcome, err) < 0) {
+        tests_cli_done(&t);
+        return -1;
+    }
+    ret_outcome->submission = arena_strdup(&ret_outcome->arena, c->options.argv[0]);
+    c->data = &t;
+    c->on_cancel = tests_cli_cancel;
+    int r = 0;
+    while (!t.done && r == 0)
+        if (loop_once(&c->loop, -1) < 0)
+            r = err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
+    c->on_cancel = NULL;
+    if (r == 0 && t.run.err.code) {
+        *err = t.run.err;
+        r = -1;
+    }
+    tests_cli_done(&t);
+    return r;
+}

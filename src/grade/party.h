@@ -1,0 +1,58 @@
+/* One of the two sides of a graded test run: a Python interpreter in a sandbox of its own that talks
+ * in frames. The tests' side is trusted with the tests, the submission's side with nothing.
+ *
+ * Runs in the supervisor. */
+#ifndef GRADE_PARTY_H
+#define GRADE_PARTY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <cordon.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "grade/channel.h"
+#include "run/run.h"
+
+/* Where and under which rules; borrowed until party_done(). */
+struct party_place {
+    struct loop *loop;
+    const struct host *host;
+    const struct policy *policy;
+    char *const *vars; /* the caller's environment, for --venv */
+};
+
+enum party_role { PARTY_TESTS, PARTY_SUBMISSION };
+
+/* Zero-initialise, fill the callbacks, then party_start(). */
+struct party {
+    bool (*on_frame)(struct party *p, char kind, const char *data, size_t len);
+    void (*on_end)(struct party *p);  /* it will say no more, though it may still run */
+    void (*on_gone)(struct party *p); /* it ended: run.result is valid */
+    void *owner;
+
+    struct run_job run;
+    struct channel channel;
+    struct policy policy; /* derived; borrows */
+    struct arena arena;
+    const char *breach; /* why its channel was ended, or NULL */
+    bool started, gone;
+};
+
+/* guest_text.c, made from python/cordon/guest/ by tools/embed. */
+extern const char grade_text_wire[], grade_text_side[], grade_text_tests[], grade_text_plain[],
+    grade_text_pytest[], grade_text_doctest[], grade_text_user[];
+
+/* -1: nothing runs and no callback is called. */
+int party_start(struct party *p, enum party_role role, const struct party_place *place,
+                struct cordon_err *err);
+/* A text for the program that waits for it: length, bytes. */
+void party_send_text(struct party *p, const char *data, size_t len);
+void party_send(struct party *p, char kind, const void *data, size_t len);
+/* Ends the guest; on_gone follows from the loop, unless it is gone already. */
+void party_stop(struct party *p);
+/* Frees everything; a guest that still runs is ended here and now. */
+void party_done(struct party *p);
+
+#endif

@@ -1,0 +1,459 @@
+/* One suite against one submission. Runs in the supervisor, on its loop. */
+#include "grade/tests.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/jsonw.h"
+#include "base/util.h"
+#include "grade/tests_read.h"
+#include "lang/guard.h"
+
+/* COLLECT: the desk has the tests; LOAD: the submission has its text; RUN: questions and answers. */
+enum { STAGE_COLLECT, STAGE_LOAD, STAGE_RUN, STAGE_OVER };
+
+/* A submission that closed its line is given this long to end by itself; a desk that was told of
+ * the end this long to report it. */
+#define TESTS_GRACE_NS ((uint64_t)300 * 1000000)
+#define TESTS_DESK_GRACE_NS ((uint64_t)5 * 1000000000)
+
+static void tests_arm(struct tests_run *r, uint64_t ns)
+{
+    struct itimerspec t = {.it_value = {.tv_sec = (time_t)(ns / 1000000000u),
+                                        .tv_nsec = (long)(ns % 1000000000u)}};
+    timerfd_settime(r->timer_fd, 0, &t, NULL);
+}
+
+static void tests_fail(struct tests_run *r, const struct cordon_err *err)
+{
+    if (r->err.code == 0)
+        r->err = *err;
+}
+
+/* ---- the end ---- */
+
+/* Both sides are through: the rows are final. */
+static void tests_finish(struct tests_run *r)
+{
+    struct grade_outcome *o = r->outcome;
+    loop_set(r->desk->place.loop, &r->timer, 0);
+    if (r->running < o->n_tests && o->tests[r->running].status == GRADE_NOT_RUN) {
+        o->tests[r->running].status = GRADE_ERROR;
+        o->tests[r->running].message = r->desk_failed ? "the tests were ended while it ran"
+                                       : r->reason[0] ? arena_strdup(&o->arena, r->reason)
+                                                      : "it ended without a result";
+    }
+    if (r->reason[0] && !o->error && r->running == SIZE_MAX)
+        o->error = arena_strdup(&o->arena, r->reason);
+    for (size_t i = 0; i < o->n_tests; i++)
+        if (!o->tests[i].message)
+            o->tests[i].message = "";
+    grade_count(o);
+    if (o->error)
+        o->errors++;
+    o->total_ns = supervise_now_ns() - r->begin_ns;
+    r->stage = STAGE_OVER;
+    r->desk->run = NULL;
+    if (r->on_done)
+        r->on_done(r);
+}
+
+static void tests_check_end(struct tests_run *r)
+{
+    if (r->finishing && r->stage != STAGE_OVER && (!r->user.started || r->user.gone))
+        tests_finish(r);
+}
+
+/* The desk has said all it will: the submission is ended, whatever it is doing. */
+static void tests_desk_over(struct tests_run *r)
+{
+    if (r->finishing)
+        return;
+    r->finishing = true;
+    party_stop(&r->user);
+    tests_check_end(r);
+}
+
+/* ---- the submission's side ---- */
+
+static void tests_user_lost(struct tests_run *r)
+{
+    if (r->finishing || r->user_ended)
+        return;
+    r->user_ended = true;
+    r->asked = false;
+    if (r->stage == STAGE_LOAD || r->stage == STAGE_RUN) {
+        party_send(&r->desk->party, 'X', r->reason, strlen(r->reason));
+        tests_arm(r, TESTS_DESK_GRACE_NS);
+    }
+}
+
+static bool tests_user_frame(struct party *p, char kind, const char *data, size_t len)
+{
+    struct tests_run *r = p->owner;
+    if (kind != 'A' || !r->asked)
+        return r->finishing;
+    r->asked = false;
+    r->stage = STAGE_RUN;
+    party_send(&r->desk->party, 'A', data, len);
+    return true;
+}
+
+static void tests_user_end(struct party *p)
+{
+    struct tests_run *r = p->owner;
+    if (!p->breach && !r->finishing && !r->timed_out)
+        tests_arm(r, TESTS_GRACE_NS);
+}
+
+static enum tests_end tests_end_of(const struct result *res)
+{
+    switch (res->verdict) {
+    case VERDICT_TIME_LIMIT:
+    case VERDICT_CPU_TIME_LIMIT: return TESTS_END_TIME;
+    case VERDICT_MEMORY_LIMIT: return TESTS_END_MEMORY;
+    case VERDICT_OUTPUT_LIMIT: return TESTS_END_OUTPUT;
+    case VERDICT_OK:
+    case VERDICT_NONZERO_EXIT:
+    case VERDICT_SIGNALED:
+    case VERDICT_PROCESS_LIMIT:
+    case VERDICT_DISK_LIMIT:
+    case VERDICT_REJECTED:
+    case VERDICT_CANCELLED:
+    case VERDICT_SANDBOX_ERROR: break;
+    }
+    return TESTS_END_OTHER;
+}
+
+static void tests_user_gone(struct party *p)
+{
+    struct tests_run *r = p->owner;
+    const struct result *res = &p->run.result;
+    if (res->verdict == VERDICT_SANDBOX_ERROR && !r->finishing) {
+        tests_fail(r, &p->run.supervised.err);
+        if (r->err.code == 0)
+            err_set(&r->err, CORDON_ERR_INTERNAL, "grade", 0, "%s", res->error);
+    }
+    if (r->reason[0] == '\0' && !r->finishing) {
+        r->end = tests_end_of(res);
+        if (p->breach)
+            snprintf(r->reason, sizeof(r->reason), "the submission sent what is no answer: %s",
+                     p->breach);
+        else if (res->signal && res->verdict == VERDICT_SIGNALED)
+            snprintf(r->reason, sizeof(r->reason), "the submission was killed by signal %d",
+                     res->signal);
+        else if (res->verdict == VERDICT_OK || res->verdict == VERDICT_NONZERO_EXIT)
+            snprintf(r->reason, sizeof(r->reason), "the submission exited with status %d%s%.300s",
+                     res->exit_code, res->error[0] ? ": " : "", res->error);
+        else
+            snprintf(r->reason, sizeof(r->reason), "the submission was ended: %.400s",
+                     res->error[0] ? res->error : result_verdict_name(res->verdict));
+    }
+    tests_user_lost(r);
+    if (r->err.code)
+        tests_desk_over(r);
+    tests_check_end(r);
+}
+
+/* Options as the guest's own reader takes them: a tagged dictionary. */
+static int tests_send_source(struct tests_run *r, struct cordon_err *err)
+{
+    const struct tests_task *t = r->task;
+    const struct policy *policy = r->desk->place.policy;
+    const char *const *vars = NULL;
+    if (lang_guard_wanted(policy) &&
+        lang_guard_vars(policy, ".", &r->user.arena, &vars, err) < 0)
+        return -1;
+    _cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
+    struct jsonw j = {.out = &text};
+    jsonw_open(&j, NULL, '{');
+    jsonw_open(&j, "d", '[');
+    jsonw_str(&j, NULL, "module");
+    jsonw_str(&j, NULL, t->module);
+    jsonw_str(&j, NULL, "copy_back");
+    jsonw_bool(&j, NULL, t->copy_back);
+    if (vars) {
+        jsonw_str(&j, NULL, "imports");
+        jsonw_str(&j, NULL, vars[0] + strlen("CORDON_IMPORTS="));
+    }
+    jsonw_close(&j, ']');
+    jsonw_close(&j, '}');
+    if (text.failed)
+        return err_nomem(err, "grade");
+    party_send_text(&r->user, text.data, text.len);
+    party_send_text(&r->user, t->source, t->source_len);
+    party_send_text(&r->user, vars ? lang_guard_text : "", vars ? strlen(lang_guard_text) : 0);
+    return 0;
+}
+
+static int tests_start_user(struct tests_run *r, struct cordon_err *err)
+{
+    r->user.on_frame = tests_user_frame;
+    r->user.on_end = tests_user_end;
+    r->user.on_gone = tests_user_gone;
+    r->user.owner = r;
+    return party_start(&r->user, PARTY_SUBMISSION, &r->desk->place, err);
+}
+
+/* ---- the desk ---- */
+
+/* The tests are fixed: the submission gets its text, and the clock starts. */
+static bool tests_collected(struct tests_run *r, const char *data, size_t len)
+{
+    struct cordon_err err = {0};
+    if (r->stage != STAGE_COLLECT || tests_read_names(r->outcome, data, len, &err) < 0)
+        return false;
+    r->stage = STAGE_LOAD;
+    if (r->task->time_ns)
+        tests_arm(r, r->task->time_ns);
+    if (r->task->in_process) {
+        _cleanup_buf_ struct buf text = BUF_INIT(CHANNEL_FRAME_MAX);
+        struct jsonw j = {.out = &text};
+        jsonw_open(&j, NULL, '{');
+        jsonw_str(&j, "module", r->task->module);
+        jsonw_bytes(&j, "source", r->task->source, r->task->source_len);
+        jsonw_close(&j, '}');
+        party_send(&r->desk->party, 'U', text.failed ? "{}" : text.data,
+                   text.failed ? 2 : text.len);
+        return true;
+    }
+    r->asked = true; /* the answer to the text is its names */
+    if (r->user_ended) {
+        party_send(&r->desk->party, 'X', r->reason, strlen(r->reason));
+    } else if (tests_send_source(r, &err) < 0) {
+        tests_fail(r, &err);
+        tests_desk_over(r);
+    }
+    return true;
+}
+
+static bool tests_question(struct tests_run *r, const char *data, size_t len)
+{
+    if (r->stage != STAGE_RUN || r->asked)
+        return false;
+    if (r->user_ended) {
+        party_send(&r->desk->party, 'X', r->reason, strlen(r->reason));
+        return true;
+    }
+    r->asked = true;
+    party_send(&r->user, 'Q', data, len);
+    return true;
+}
+
+static bool tests_desk_frame(struct party *p, char kind, const char *data, size_t len)
+{
+    struct tests_desk *d = p->owner;
+    struct tests_run *r = d->run;
+    if (!r || r->finishing)
+        return kind == 'E' || kind == 'D';
+    switch (kind) {
+    case 'C': return tests_collected(r, data, len);
+    case 'Q': return tests_question(r, data, len);
+    case 'B': return tests_read_begin(r, data, len);
+    case 'R': return tests_read_result(r, data, len);
+    case 'S': return tests_read_broken(r, data, len);
+    case 'E': tests_desk_over(r); return true;
+    case 'D':
+        snprintf(r->reason, sizeof(r->reason), "the tests' process died");
+        r->desk_failed = true;
+        party_stop(p); /* what it left on its line is of no use to the next */
+        tests_desk_over(r);
+        return true;
+    default: return false;
+    }
+}
+
+static void tests_desk_end(struct party *p)
+{
+    struct tests_desk *d = p->owner;
+    party_stop(p);
+    if (d->run && !d->run->finishing) {
+        d->run->desk_failed = true;
+        if (p->breach && d->run->reason[0] == '\0')
+            snprintf(d->run->reason, sizeof(d->run->reason), "the tests' side: %s", p->breach);
+    }
+}
+
+static void tests_desk_gone(struct party *p)
+{
+    struct tests_desk *d = p->owner;
+    struct tests_run *r = d->run;
+    const struct result *res = &p->run.result;
+    if (!r || r->finishing)
+        return;
+    r->desk_failed = true;
+    if (res->verdict == VERDICT_SANDBOX_ERROR) {
+        tests_fail(r, &p->run.supervised.err);
+        if (r->err.code == 0)
+            err_set(&r->err, CORDON_ERR_INTERNAL, "grade", 0, "%s", res->error);
+    } else if (r->reason[0] == '\0') {
+        bool limit = res->verdict != VERDICT_OK && res->verdict != VERDICT_NONZERO_EXIT;
+        r->end = tests_end_of(res);
+        snprintf(r->reason, sizeof(r->reason), "the tests' side ended: %.200s%s%.200s",
+                 res->error[0] ? res->error : limit ? result_verdict_name(res->verdict) : "exited",
+                 res->out[1].len ? ": " : "", res->out[1].len ? res->out[1].data : "");
+    }
+    tests_desk_over(r);
+}
+
+static int tests_desk_ready(struct tests_desk *d, struct cordon_err *err)
+{
+    if (d->party.started && !d->party.gone)
+        return 0;
+    party_done(&d->party);
+    d->party = (struct party){.on_frame = tests_desk_frame,
+                              .on_end = tests_desk_end,
+                              .on_gone = tests_desk_gone,
+                              .owner = d};
+    return party_start(&d->party, PARTY_TESTS, &d->place, err);
+}
+
+void tests_desk_done(struct tests_desk *d)
+{
+    party_done(&d->party);
+}
+
+static int tests_send_job(struct tests_run *r, struct cordon_err *err)
+{
+    const struct tests_task *t = r->task;
+    _cleanup_buf_ struct buf text = BUF_INIT(CHANNEL_FRAME_MAX);
+    struct jsonw j = {.out = &text};
+    jsonw_open(&j, NULL, '{');
+    jsonw_str(&j, "name", t->name);
+    jsonw_str(&j, "module", t->module);
+    jsonw_str(&j, "mode", t->in_process ? "in-process" : "strict");
+    jsonw_bool(&j, "doctest", t->doctest);
+    jsonw_bool(&j, "copy_back", t->copy_back);
+    jsonw_open(&j, "entry", '[');
+    for (size_t i = 0; i < t->n_entry; i++)
+        jsonw_str(&j, NULL, t->entry[i]);
+    jsonw_close(&j, ']');
+    jsonw_str(&j, "prelude", t->prelude);
+    jsonw_bytes(&j, "tests", t->tests, t->tests_len);
+    jsonw_close(&j, '}');
+    if (text.failed)
+        return err_set(err, CORDON_ERR_USAGE, "grade", 0, "the tests are too large");
+    party_send(&r->desk->party, 'T', text.data, text.len);
+    return 0;
+}
+
+/* ---- the clock ---- */
+
+static void tests_on_timer(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    struct tests_run *r = w->data;
+    uint64_t n;
+    if (read(r->timer_fd, &n, sizeof(n)) < 0 || r->finishing)
+        return;
+    bool closed = r->user.started && !r->user.gone && r->user.channel.in.fd < 0;
+    if (closed && !r->timed_out) { /* its line is closed and it goes on: it gains nothing by that */
+        snprintf(r->reason, sizeof(r->reason), "the submission closed its line");
+        r->end = TESTS_END_OTHER;
+        party_stop(&r->user);
+        tests_user_lost(r);
+        return;
+    }
+    if (!r->user_ended && !r->timed_out && r->user.started) {
+        r->timed_out = true;
+        r->end = TESTS_END_TIME;
+        snprintf(r->reason, sizeof(r->reason), "Execution exceeded time limit (%s)",
+                 r->task->time_written ? r->task->time_written : "");
+        party_stop(&r->user);
+        tests_user_lost(r);
+        return;
+    }
+    if (!r->user.started) { /* in-process, or the tests themselves take too long */
+        r->timed_out = true;
+        r->end = TESTS_END_TIME;
+        snprintf(r->reason, sizeof(r->reason), "Execution exceeded time limit (%s)",
+                 r->task->time_written ? r->task->time_written : "");
+    }
+    r->desk_failed = true;
+    party_stop(&r->desk->party);
+    tests_desk_over(r);
+}
+
+/* ---- a run ---- */
+
+int tests_start(struct tests_run *r, struct tests_desk *desk, const struct tests_task *task,
+                struct grade_outcome *outcome, struct cordon_err *err)
+{
+    r->task = task;
+    r->desk = desk;
+    r->outcome = outcome;
+    r->running = SIZE_MAX;
+    r->begin_ns = supervise_now_ns();
+    outcome->kind = "tests";
+    outcome->language = "python";
+    outcome->mode = task->in_process ? "in-process" : "strict";
+    r->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    r->timer = (struct loop_watch){.fd = r->timer_fd, .fn = tests_on_timer, .data = r};
+    if (r->timer_fd < 0 || loop_set(desk->place.loop, &r->timer, EPOLLIN) < 0) {
+        err_set(err, CORDON_ERR_INTERNAL, "grade", errno, "clock");
+        tests_done(r);
+        return -1;
+    }
+    if (tests_desk_ready(desk, err) < 0) {
+        tests_done(r);
+        return -1;
+    }
+    desk->run = r;
+    /* collecting has the suite's time, too: tests may loop while they are read */
+    if (task->time_ns)
+        tests_arm(r, task->time_ns);
+    if (tests_send_job(r, err) < 0 || (!task->in_process && tests_start_user(r, err) < 0)) {
+        party_stop(&desk->party);
+        desk->run = NULL;
+        tests_done(r);
+        return -1;
+    }
+    return 0;
+}
+
+void tests_cancel(struct tests_run *r)
+{
+    if (r->stage == STAGE_OVER || r->finishing)
+        return;
+    err_set(&r->err, CORDON_ERR_CANCELLED, "grade", 0, "cancelled");
+    r->desk_failed = true;
+    party_stop(&r->desk->party);
+    tests_desk_over(r);
+}
+
+void tests_done(struct tests_run *r)
+{
+    if (r->desk && r->desk->place.loop)
+        loop_set(r->desk->place.loop, &r->timer, 0);
+    party_done(&r->user);
+    if (r->timer.fn)
+        util_close(&r->timer_fd);
+    r->timer.fn = NULL;
+}
+
+bool tests_passed(const struct grade_outcome *o)
+{
+    return o->n_tests > 0 && o->passed == o->n_tests && !o->error;
+}
+
+const char *tests_verdict(const struct tests_run *r)
+{
+    const struct grade_outcome *o = r->outcome;
+    if (tests_passed(o))
+        return "AC";
+    if (r->end == TESTS_END_TIME)
+        return "TLE";
+    if (r->end == TESTS_END_MEMORY)
+        return "MLE";
+    if (r->end == TESTS_END_OUTPUT)
+        return "OLE";
+    if (o->failed > 0)
+        return "WA";
+    if (o->error && r->n_results == 0 && strstr(o->error, "does not load: SyntaxError"))
+        return "CE";
+    return "RE";
+}

@@ -1,0 +1,304 @@
+"""`cordon grade --tests`: what is a test, how it ends, and that nobody cheats."""
+
+import importlib.util
+import json
+import subprocess
+
+import pytest
+
+import cheats
+import cordon_run
+
+ADD = "def add(a, b):\n    return a + b\n"
+
+
+@pytest.fixture
+def grade(tmp_path):
+    """grade(tests, submission, options...): the report, with the exit status as `status`."""
+    def run(tests, submission, *options, name="solution.py"):
+        (tmp_path / "tests.py").write_text(tests)
+        (tmp_path / name).write_text(submission)
+        done = subprocess.run([cordon_run.CORDON, "grade", "--json", "--time-limit", "20s", *options,
+                               "--tests", "tests.py", name], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        report = json.loads(done.stdout) if done.stdout else {}
+        report["status"] = done.returncode
+        report["stderr"] = done.stderr
+        return report
+    return run
+
+
+def statuses(report):
+    return [row["status"] for row in report["details"]]
+
+
+# ---- forms of tests ------------------------------------------------------------------------------
+
+def test_plain_asserts(grade):
+    report = grade("assert add(1, 2) == 3\nassert add(0, 0) == 0\nassert add(-1, 1) == 0\n", ADD)
+    assert (report["passed"], report["failed"], report["errors"], report["status"]) == (3, 0, 0, 0)
+    assert report["mode"] == "strict" and report["total_runtime_ms"] > 0
+    assert report["details"][0]["name"] == "line 1: assert add(1, 2) == 3"
+    report = grade("assert add(1, 2) == 3\nassert add(0, 0) == 0\n", ADD.replace("+", "-"))
+    assert statuses(report) == ["failed", "passed"] and report["status"] == 1
+    assert "left:  -1" in report["details"][0]["message"] and "right: 3" in report["details"][0]["message"]
+
+
+def test_failing_setup_is_reported_once(grade):
+    report = grade("a = add(1, 2)\nb = add('x', 1)\nassert a == 3\nassert b == 1\nc = b\nassert c\nassert add(1, 1) == 2\n",
+                   ADD)
+    assert statuses(report) == ["passed", "not_run", "not_run", "passed"]
+    assert report["errors"] == 1 and report["error"].startswith("line 2 of the tests failed: TypeError")
+
+
+UNITTEST = """
+import unittest
+from solution import add, Stack, Empty
+
+class TestAdd(unittest.TestCase):
+    def setUp(self):
+        self.stack = Stack()
+
+    def test_add(self):
+        self.assertEqual(add(1, 2), 3)
+
+    def test_stack(self):
+        self.stack.push(1)
+        self.stack.push("two")
+        self.assertEqual(len(self.stack), 2)
+        self.assertEqual(list(self.stack), [1, "two"])
+        self.assertEqual(self.stack.pop(), "two")
+
+    def test_empty(self):
+        with self.assertRaises(Empty):
+            self.stack.pop()
+        with self.assertRaises(IndexError):
+            self.stack.pop()
+
+    def test_wrong(self):
+        self.assertEqual(add(1, 1), 3)
+
+    @unittest.skip("later")
+    def test_skipped(self):
+        pass
+"""
+STACK = ADD + """
+class Empty(IndexError):
+    pass
+
+class Stack:
+    def __init__(self):
+        self.items = []
+    def push(self, item):
+        self.items.append(item)
+    def pop(self):
+        if not self.items:
+            raise Empty("empty")
+        return self.items.pop()
+    def __len__(self):
+        return len(self.items)
+    def __iter__(self):
+        return iter(self.items)
+"""
+
+
+def test_unittest(grade):
+    report = grade(UNITTEST, STACK)
+    assert {row["name"].split(".")[1]: row["status"] for row in report["details"]} == {
+        "test_add": "passed", "test_empty": "passed", "test_skipped": "skipped", "test_stack": "passed",
+        "test_wrong": "failed"}
+    assert report["status"] == 1  # skipped and failed are not passed
+
+
+def test_functions(grade):
+    report = grade("def test_a():\n    assert add(1, 1) == 2\ndef test_b():\n    assert add(1, 1) == 3\n"
+                   "def test_c():\n    raise RuntimeError('own')\n", ADD)
+    assert statuses(report) == ["passed", "failed", "error"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pytest") is None, reason="pytest")
+def test_pytest_files(grade):
+    report = grade("""
+import pytest
+from solution import Stack, Empty
+
+@pytest.fixture
+def stack():
+    return Stack()
+
+@pytest.mark.parametrize("a, b, want", [(1, 2, 3), (2, 2, 4), (1, 1, 3)])
+def test_add(a, b, want):
+    assert add(a, b) == want
+
+def test_empty(stack, tmp_path, capsys):
+    print("seen")
+    assert capsys.readouterr().out == "seen\\n"
+    with pytest.raises(Empty):
+        stack.pop()
+""", STACK)
+    assert [row["name"] for row in report["details"]] == [
+        "test_add[1-2-3]", "test_add[2-2-4]", "test_add[1-1-3]", "test_empty"]
+    assert statuses(report) == ["passed", "passed", "failed", "passed"]
+
+
+def test_doctest(grade):
+    report = grade('>>> add(1, 2)\n3\n>>> add("a", 1)\nTraceback (most recent call last):\nTypeError: can only '
+                   'concatenate str (not "int") to str\n>>> add(1, 1)\n3\n', ADD, "--doctest")
+    assert statuses(report) == ["passed", "passed", "failed"]
+
+
+def test_check_functions_are_tests_where_nothing_else_is(grade):
+    report = grade("def check(f):\n    assert f(1, 2) == 3\ncheck(add)\n", ADD)
+    assert statuses(report) == ["passed"] and report["details"][0]["name"] == "line 3: check(add)"
+    report = grade("x = 1\n", ADD)
+    assert report["errors"] == 1 and "no tests were found" in report["error"] and report["status"] == 1
+
+
+def test_values_keep_their_types(grade):
+    values = ['None', 'True', '-5', '1 << 5000', '2.5', "float('inf')", "'é\\ud800'", "b'\\x00'", 'bytearray(b"x")',
+              '[1, [2]]', '(1, (2,))', '{1, 2}', 'frozenset({1})', '{(1, 2): [3], "a": None}', '3+4j', 'range(2, 9, 3)',
+              '...', '[]', '()', '{}', 'set()']
+    tests = "".join(f"assert same({v}) == ({v}) and type(same({v})) is type({v})\n" for v in values)
+    report = grade(tests + "assert same(float('nan')) != same(float('nan'))\n", "def same(x):\n    return x\n")
+    assert set(statuses(report)) == {"passed"}, report
+    report = grade("import decimal, datetime\nassert f()[0] == decimal.Decimal('1.1')\n"
+                   "assert f()[1] == datetime.date(2020, 1, 2)\nassert f()[2] == {'a': 1} and type(f()[2]) is dict\n",
+                   "import collections, datetime, decimal\ndef f():\n    return [decimal.Decimal('1.10'), "
+                   "datetime.date(2020, 1, 2), collections.Counter('a')]\n")
+    assert set(statuses(report)) == {"passed"}, report
+
+
+def test_handles(grade):
+    report = grade("g = squares(3)\nassert list(g) == [0, 1, 4]\nassert next(g, None) is None\n"
+                   "p = Point(1, 2)\nassert p.x == 1\np.x = 5\nassert p.x == 5\nassert p[1] == 2\nassert move(p).x == 6\n"
+                   "assert isinstance(p, Point)\nassert Point(1, 2) != Point(1, 2)\nassert p == p\n"
+                   "assert apply(lambda x: x + 1, [1, 2]) == [2, 3]\nassert str(p) == 'P'\n",
+                   "def squares(n):\n    for i in range(n):\n        yield i * i\nclass Point:\n"
+                   "    def __init__(self, x, y): self.x, self.y = x, y\n    def __getitem__(self, i): return (self.x, self.y)[i]\n"
+                   "    def __str__(self): return 'P'\n    def __eq__(self, other): return True\n"
+                   "def move(p):\n    p.x += 1\n    return p\ndef apply(f, xs):\n    return [f(x) for x in xs]\n")
+    assert set(statuses(report)) == {"passed"}, report
+
+
+def test_arguments_are_copies_unless_asked(grade):
+    tests, source = "x = [3, 1, 2]\nsort(x)\nassert x == [1, 2, 3]\n", "def sort(x):\n    x.sort()\n"
+    assert statuses(grade(tests, source)) == ["failed"]
+    assert statuses(grade(tests, source, "--copy-back")) == ["passed"]
+
+
+def test_printed_output_belongs_to_the_test(grade):
+    report = grade("assert f() is None\nassert f() is None\n", "import os\nn = 0\ndef f():\n    global n\n    n += 1\n"
+                   "    print('call', n)\n    os.write(1, b'raw\\n')\n")
+    assert [row["stdout"] for row in report["details"]] == ["call 1\n", "call 2\n"]
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+def test_builtins_and_modules_are_not_the_submissions(grade):
+    tests = "import math\nassert len(f()) == 2\nassert math.floor(1.5) == 1\nassert random.random() < 1\n"
+    source = "def len(x): return 2\nclass math: floor = staticmethod(lambda x: 1)\nclass random:\n    random = 0\ndef f(): return []\n"
+    assert statuses(grade(tests, source)) == ["failed", "passed", "passed"]
+    tests, source = "assert sum(2, 3) == 5\n", "def sum(a, b): return a + b\n"
+    assert statuses(grade(tests, source)) == ["error"]
+    assert statuses(grade(tests, source, "--entry", "sum")) == ["passed"]
+
+
+def test_missing_names(grade):
+    report = grade("assert nothing(1) == 2\nassert add(1, 1) == 2\n", ADD)
+    assert statuses(report) == ["error", "passed"] and "nothing" in report["details"][0]["message"]
+    report = grade("from solution import nothing\nassert nothing()\nassert 1 == 1\n", ADD)
+    assert statuses(report) == ["not_run", "passed"] and report["errors"] == 1
+
+
+# ---- submissions that do not come far ------------------------------------------------------------
+
+@pytest.mark.parametrize("source, words", [
+    ("def f(:\n", "SyntaxError"),
+    ("import nothing_like_this\n", "ModuleNotFoundError"),
+    ("raise ValueError('oops')\n", "ValueError: oops"),
+    ("import sys\nsys.exit(0)\n", "SystemExit"),
+    ("import os\nos._exit(0)\n", "exited with status 0"),
+    ("import os\nos.kill(os.getpid(), 11)\n", "signal 11"),
+    ("x = bytearray(1 << 30)\n", "emory"),
+])
+def test_submission_that_does_not_load(grade, source, words):
+    report = grade("assert f(1) == 1\nassert f(2) == 2\n", source, "--memory-limit", "200M")
+    assert (report["passed"], report["failed"], report["errors"], report["status"]) == (0, 0, 1, 1)
+    assert statuses(report) == ["not_run", "not_run"] and words in report["error"]
+
+
+def test_submission_that_hangs(grade):
+    report = grade("assert f(1) == 1\nassert f(2) == 2\nassert f(3) == 3\n",
+                   "def f(x):\n    while x == 2: pass\n    return x\n", "--time-limit", "2s")
+    assert statuses(report) == ["passed", "error", "not_run"]
+    assert "Execution exceeded time limit (2s)" in report["details"][1]["message"]
+    report = grade("assert f(1) == 1\n", "while True: pass\n", "--time-limit", "1s")
+    assert report["errors"] == 1 and statuses(report) == ["not_run"]
+    report = grade("while True: pass\nassert f(1) == 1\n", "def f(x): return x\n", "--time-limit", "1s")
+    assert report["errors"] == 1 and statuses(report) == ["not_run"]  # the timeout covers the suite
+
+
+def test_submission_dies_in_a_test(grade):
+    report = grade("assert f(1) == 1\nassert f(2) == 2\nassert f(3) == 3\n",
+                   "import os\ndef f(x):\n    if x == 2: os._exit(0)\n    return x\n")
+    assert statuses(report) == ["passed", "error", "not_run"] and report["status"] == 1
+
+
+def test_usage(grade, tmp_path):
+    assert grade("assert (\n", ADD)["error"].startswith("the tests do not parse")
+    done = subprocess.run([cordon_run.CORDON, "grade", "--tests", "none.py", "none2.py"], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=60)
+    assert done.returncode == 64 and "none.py" in done.stderr
+
+
+def test_module_control(grade):
+    report = grade("assert f() == 1\n", "import os\ndef f(): return 1\n", "--block-import", "os")
+    assert report["errors"] == 1 and "blocked" in report["error"]
+    report = grade("import os\nassert f() == 1\n", "import math\ndef f(): return 1\n", "--block-import", "os")
+    assert report["passed"] == 1  # test code is not checked
+
+
+def test_in_process_is_said(grade):
+    report = grade("import user_code\nassert add(1, 2) == 3\nassert Point(1) == Point(1)\n",
+                   ADD + "class Point:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\n",
+                   "--in-process", name="user_code.py")
+    assert report["passed"] == 2 and report["mode"] == "in-process"
+    report = grade("assert f() == 1\nassert f() == 1\n", "import os\ndef f(): os._exit(0)\n", "--in-process")
+    assert report["passed"] == 0 and report["errors"] == 1
+
+
+# ---- cheats --------------------------------------------------------------------------------------
+
+TESTS = """
+import unittest
+expected = [4, 9, 16]
+assert square(2) == 4
+assert abs(square(3) - 9) < 0.001
+assert [square(n) for n in (2, 3, 4)] == expected
+assert 16 in [square(4)]
+def test_square():
+    want = 25
+    assert square(5) == want
+class TestSquare(unittest.TestCase):
+    def test_six(self):
+        self.assertEqual(square(6), 36)
+    def test_none(self):
+        self.assertTrue(all(map(lambda n: square(n) == n * n, range(7, 20))))
+"""
+
+
+def test_honest_twin(grade):
+    report = grade(TESTS, "def square(n):\n    return n * n\n")
+    assert report["passed"] == 7 and report["status"] == 0
+
+
+@pytest.mark.parametrize("name", cheats.CHEATS)
+def test_cheat(grade, name):
+    report = grade(TESTS, cheats.submission(name, "square"), "--time-limit", "10s")
+    assert report["passed"] == 0 and report["status"] == 1, report
+    assert len(report["details"]) == 7  # the number of tests is not the submission's to choose
+
+
+@pytest.mark.parametrize("name", cheats.SLOW)
+def test_cheat_until_a_limit(grade, name):
+    report = grade(TESTS, cheats.submission(name, "square"), "--time-limit", "2s", "--memory-limit", "128M")
+    assert report["passed"] == 0 and report["status"] == 1, report
