@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import shutil
 import threading
 from collections import deque
 from ctypes import POINTER, c_char, c_char_p, c_int, c_size_t, c_ssize_t, c_uint, c_uint64, c_void_p
@@ -102,6 +103,23 @@ def _program_of_build(library: pathlib.Path) -> Optional[str]:
     except (IndexError, OSError):
         return None
     return str(program) if program.is_file() and library.resolve().parts[-3:-1] == ("src", "lib") else None
+
+
+def program() -> str:
+    """The cordon program that belongs to the library; looked for where the library would."""
+    found = library()
+    named = os.environ.get("CORDON_BINARY") or found.program
+    if named:
+        return os.path.realpath(named)
+    folder = pathlib.Path(found.path).resolve().parent
+    for place in (folder.parent, folder.parent.parent):
+        if os.access(place / "bin" / "cordon", os.X_OK):
+            return str(place / "bin" / "cordon")
+    on_path = shutil.which("cordon")
+    if on_path is None:
+        raise SandboxError("the cordon program was not found", code=64, stage="open",
+                           hint="install it, or name it in CORDON_BINARY")
+    return on_path
 
 
 class _Library:

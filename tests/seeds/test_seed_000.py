@@ -1,8 +1,8 @@
-"""The asserts of seed 000, levels 1 to 3, unchanged but for the imports."""
+"""The asserts of seed 000, levels 1 to 4, unchanged but for the imports."""
 
 import pytest
 
-from cordon import Sandbox
+from cordon import Sandbox, TestRunner
 
 
 def test_level_1():
@@ -55,3 +55,27 @@ with open("data.csv") as f:
     # Should raise or ignore the malicious path
     with pytest.raises(ValueError):
         Sandbox(filesystem={"../etc/passwd": "hacked"})
+
+
+def test_level_4():
+    runner = TestRunner(Sandbox(timeout=10))
+    user_code = '''
+def add(a, b):
+    return a + b
+'''
+    test_code = '''
+assert add(1, 2) == 3
+assert add(0, 0) == 0
+assert add(-1, 1) == 0
+'''
+    result = runner.run_tests(user_code, test_code)
+    assert result.passed == 3
+    assert result.failed == 0
+
+    # Buggy code
+    user_code_bad = '''
+def add(a, b):
+    return a - b  # bug!
+'''
+    result = runner.run_tests(user_code_bad, test_code)
+    assert result.failed > 0
