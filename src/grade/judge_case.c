@@ -246,6 +246,17 @@ static void slot_word(struct judge_slot *s, enum judge_word word, const char *me
         state->fractions[s->index] = 1;
 }
 
+/* How the submission itself ended. */
+static enum judge_word slot_run_word(const struct judge_slot *s, char *ret_message, size_t size)
+{
+    const struct result *r = &s->run.result;
+    enum judge_word word = judge_word_of(r);
+    judge_describe(r, ret_message, size);
+    return word == JUDGE_RE && judge_is_out_of_memory(s->judge->state->outcome.language, r)
+               ? JUDGE_MLE
+               : word;
+}
+
 static void slot_our_failure(struct judge_slot *s, const char *message)
 {
     s->judge->state->fractions[s->index] = 0;
@@ -285,6 +296,9 @@ static void helper_message(const struct result *r, const char *who, char *ret, s
     while (n < said->len && n < 200 && said->data[n] != '\n')
         n++;
     judge_describe(r, end, sizeof(end));
+    /* a status that means something needs no number beside the words */
+    if (n > 0 && !r->error[0] && r->verdict == VERDICT_NONZERO_EXIT && r->exit_code != 3)
+        *end = '\0';
     snprintf(ret, size, "%s: %.*s%s%s", who, (int)n, n ? said->data : "", n && *end ? "; " : "",
              end);
 }
@@ -321,10 +335,8 @@ static bool slot_after_run(struct judge_slot *s)
 {
     struct cordon_err err = {0};
     char message[1400];
-    const struct result *r = &s->run.result;
-    enum judge_word word = judge_word_of(r);
+    enum judge_word word = slot_run_word(s, message, sizeof(message));
     if (word != JUDGE_AC) {
-        judge_describe(r, message, sizeof(message));
         slot_word(s, word, message);
         return true;
     }
@@ -343,7 +355,7 @@ static bool slot_after_run(struct judge_slot *s)
 /* Who ended first decides whose fault the end of the talk was. */
 static bool slot_after_talk(struct judge_slot *s)
 {
-    enum judge_word word = JUDGE_AC;
+    char message[1400];
     double ignored;
     if (s->helper_over && !s->run_over) {
         if (judge_word_of_helper(&s->helper.result, &ignored) != JUDGE_AC)
@@ -352,16 +364,13 @@ static bool slot_after_talk(struct judge_slot *s)
     }
     if (!s->run_over || !s->helper_over)
         return false;
-    word = judge_word_of(&s->run.result);
+    enum judge_word word = slot_run_word(s, message, sizeof(message));
     bool helper_decided =
         s->helper_first && judge_word_of_helper(&s->helper.result, &ignored) != JUDGE_AC;
-    if (word != JUDGE_AC && !helper_decided) {
-        char message[1400];
-        judge_describe(&s->run.result, message, sizeof(message));
+    if (word != JUDGE_AC && !helper_decided)
         slot_word(s, word, message);
-    } else {
+    else
         slot_by_helper(s, "interactor");
-    }
     return true;
 }
 

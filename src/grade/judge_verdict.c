@@ -29,6 +29,29 @@ enum judge_word judge_word_of(const struct result *r)
     return JUDGE_SE;
 }
 
+/* Machines with a heap of their own give up before our limit does and say so. A submission that
+ * says it without need trades one failure for another. */
+bool judge_is_out_of_memory(const char *language, const struct result *r)
+{
+    static const char *const said[][2] = {{"java", "java.lang.OutOfMemoryError"},
+                                          {"javascript", "JavaScript heap out of memory"},
+                                          {"typescript", "JavaScript heap out of memory"},
+                                          {"python", "MemoryError"},
+                                          {"go", "out of memory"},
+                                          {"ruby", "failed to allocate memory"},
+                                          {"php", "Allowed memory size of"},
+                                          {"lua", "not enough memory"}};
+    const struct result_stream *err = &r->out[1];
+    if (!language || err->len == 0 ||
+        (r->verdict != VERDICT_NONZERO_EXIT && r->verdict != VERDICT_SIGNALED))
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(said); i++)
+        if (str_eq(language, said[i][0]) &&
+            memmem(err->data, err->len, said[i][1], strlen(said[i][1])))
+            return true;
+    return false;
+}
+
 /* "points 0.5 ..." or "0.5 ..." at the start of what it said; a share of the case's points. */
 static bool helper_points(const struct result_stream *said, double *ret)
 {

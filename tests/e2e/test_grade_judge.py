@@ -1,0 +1,516 @@
+"""Judge mode of `cordon grade` (contract, section 10.2): every verdict in every language, ways to compare,
+checkers, interactors, scores, and what a submission must not reach."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cordon_run import CORDON, cordon, host_env
+import judge_submissions as subs
+
+SOURCES = subs.sources()
+LIMITS = ("--time-limit", "2s", "--memory-limit", "128M", "--max-output", "1M", "--processes", "40")
+# The Java machine and Node ask for more before they begin.
+ROOMY = {"java": ("--time-limit", "6s", "--memory-limit", "400M", "--max-output", "1M"),
+         "javascript": ("--time-limit", "4s", "--memory-limit", "256M", "--max-output", "1M"),
+         "go": ("--time-limit", "3s", "--memory-limit", "128M", "--max-output", "1M")}
+
+
+@pytest.fixture
+def cases(shared):
+    """Two cases of the sum."""
+    folder = shared / "cases"
+    folder.mkdir()
+    for name, text, answer in (("1", "1 2\n", "3\n"), ("2", "40 2\n", "42\n")):
+        (folder / f"{name}.in").write_text(text)
+        (folder / f"{name}.out").write_text(answer)
+    return folder
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def grade(*words, timeout=120, **kw):
+    return cordon("grade", *words, timeout=timeout, **kw)
+
+
+def report(*words, **kw):
+    done = grade("--json", *words, **kw)
+    assert done.stdout, f"exit {done.returncode}: {done.stderr}"
+    outcome = json.loads(done.stdout)
+    accepted = outcome["verdict"] == "AC"
+    assert done.returncode == (0 if accepted else 70 if outcome["verdict"] == "SE" else 1), done.stderr
+    return outcome
+
+
+def verdicts(outcome):
+    return [d["verdict"] for d in outcome["details"]]
+
+
+def need_tool(language):
+    binary, package = subs.TOOL[language]
+    if not os.path.exists(f"/usr/bin/{binary}"):
+        pytest.skip(f"{binary} is missing: install the Debian package {package}")
+
+
+# ---- verdicts ----
+
+QUICK = [(language, act) for language, act in sorted(SOURCES)
+         if language in ("c", "python") or act == "right" or (language, act) == ("java", "broken")]
+SLOW = [key for key in sorted(SOURCES) if key not in QUICK]
+
+
+def check_verdict(language, act, cases, shared):
+    need_tool(language)
+    path = write(shared, "Main." + subs.SUFFIX[language], SOURCES[language, act])
+    outcome = report(*ROOMY.get(language, LIMITS), "--cases", cases, "--stop-on-fail", path)
+    expected = subs.VERDICTS[act]
+    compared = ("--compare", "exact") if act == "spaced" else ()
+    if compared:
+        outcome = report(*ROOMY.get(language, LIMITS), *compared, "--cases", cases, "--stop-on-fail", path)
+    assert outcome["verdict"] == expected, json.dumps(outcome, indent=1)
+    if expected == "AC":
+        assert verdicts(outcome) == ["AC", "AC"] and outcome["score"] == 2
+    else:
+        assert outcome["score"] == 0 and outcome["passed"] == 0
+
+
+@pytest.mark.parametrize("language,act", QUICK)
+def test_verdict(language, act, cases, shared):
+    check_verdict(language, act, cases, shared)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language,act", SLOW)
+def test_verdict_more(language, act, cases, shared):
+    check_verdict(language, act, cases, shared)
+
+
+@pytest.mark.slow
+def test_twenty_times_the_same(cases, shared):
+    """The same submissions, judged 20 times, two cases at once: the same verdicts."""
+    for act in ("right", "wrong", "leaking", "crashing", "flooding", "forking", "failing", "asleep"):
+        path = write(shared, f"{act}.c", SOURCES["c", act])
+        limits = ("--time-limit", "1s", *LIMITS[2:]) if act == "asleep" else LIMITS
+        seen = {tuple(verdicts(report(*limits, "-j", "2", "--cases", cases, path))) for _ in range(20)}
+        assert seen == {(subs.VERDICTS[act],) * 2}, (act, seen)
+
+
+def test_a_compiler_that_fails_is_shown_and_nothing_runs(cases, shared):
+    path = write(shared, "a.c", SOURCES["c", "broken"])
+    outcome = report("--cases", cases, path)
+    assert outcome["verdict"] == "CE" and "nothing_like_this" in outcome["error"]
+    assert [d["status"] for d in outcome["details"]] == ["not_run", "not_run"] and outcome["not_run"] == 2
+
+
+def test_compiled_once_for_all_cases(shared):
+    """Twenty cases of a C++ program cost one compiler run: far less than twenty."""
+    need_tool("c++")
+    path = write(shared, "a.cpp", "#include <iostream>\n#include <map>\n" + SOURCES["c++", "right"])
+    lines = [json.dumps({"input": f"{i} 1\n", "output": f"{i + 1}\n"}) for i in range(20)]
+    file = write(shared, "cases.jsonl", "\n".join(lines) + "\n")
+    begin = time.monotonic()
+    once = report("--no-cache", "--cases", write(shared, "one.jsonl", lines[0]), path)
+    one = time.monotonic() - begin
+    begin = time.monotonic()
+    outcome = report("--no-cache", "--cases", file, path)
+    assert once["passed"] == 1 and outcome["passed"] == 20
+    assert time.monotonic() - begin < 8 * one + 5
+
+
+def test_commands_and_executables_and_text(cases, shared):
+    done = subprocess.run(["gcc", "-o", shared / "prog", "-x", "c", "-"], input=SOURCES["c", "right"], text=True)
+    if done.returncode:
+        pytest.skip("gcc is missing: install the Debian package gcc")
+    assert report("--cases", cases, shared / "prog")["verdict"] == "AC"
+    awk = report("--cases", cases, "--", "awk", "{ print $1 + $2 }")
+    assert awk["verdict"] == "AC" and awk["language"] is None
+    text = subprocess.run([CORDON, "grade", "--json", "--cases", cases, "--language", "python", "-"],
+                          input=SOURCES["python", "right"], text=True, capture_output=True, env=host_env(), timeout=60)
+    assert json.loads(text.stdout)["verdict"] == "AC"
+
+
+# ---- cases ----
+
+def test_pairs_of_flags(cases, shared):
+    path = write(shared, "a.py", SOURCES["python", "right"])
+    pair = ("--stdin", cases / "1.in", "--expect", cases / "1.out")
+    assert report(*pair, path)["passed"] == 1
+    assert report(*pair, "--stdin", cases / "2.in", "--expect", cases / "2.out", path)["passed"] == 2
+    done = grade("--stdin", cases / "1.in", path)
+    assert done.returncode == 64 and "--expect" in done.stderr
+    hello = write(shared, "b.py", "print('hello')")
+    assert report("--expect", write(shared, "hello.out", "hello\n"), hello)["verdict"] == "AC"
+
+
+def test_folder_order_answers_and_subtasks(shared):
+    folder = shared / "c"
+    for name in ("10", "9", "2"):
+        (folder / "big").mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.in").write_text(f"{name} 0\n")
+        (folder / f"{name}.ans").write_text(f"{name}\n")
+        (folder / "big" / f"{name}.in").write_text(f"{name} 100\n")
+        (folder / "big" / f"{name}.out").write_text(f"{int(name) + 100}\n")
+    (folder / "README.md").write_text("no case")
+    path = write(shared, "a.py", "a, b = map(int, input().split())\nprint(a + b if a + b != 109 else 0)")
+    outcome = report("--cases", folder, path)
+    assert [d["name"] for d in outcome["details"]] == ["2", "9", "10", "big/2", "big/9", "big/10"]
+    assert outcome["groups"] == [{"name": "big", "score": 0, "points": 3}]
+    assert outcome["score"] == 3 and outcome["points"] == 6 and outcome["passed"] == 5
+
+
+def test_json_document_with_points_groups_and_limits(shared):
+    document = {"groups": [{"name": "small", "points": 30}, {"name": "large", "points": 70}], "time_limit": "5s",
+                "compare": "token",
+                "cases": [{"name": "a", "input": "1 1", "output": "2", "group": "small"},
+                          {"name": "b", "input": "2 2", "output": "4", "group": "small"},
+                          {"name": "c", "input": "7 7", "output": "14", "group": "large", "time_limit": "700ms"},
+                          {"name": "d", "input": "3 3", "output": "6", "points": 5}]}
+    file = write(shared, "c.json", json.dumps(document, indent=1))
+    path = write(shared, "a.py", "import time\na, b = map(int, input().split())\nif a == 7: time.sleep(30)\nprint(' ', a + b)")
+    outcome = report("--cases", file, path)
+    assert verdicts(outcome) == ["AC", "AC", "TLE", "AC"] and "700ms" in outcome["details"][2]["message"]
+    assert (outcome["score"], outcome["points"]) == (35, 105)
+    assert [g["score"] for g in outcome["groups"]] == [30, 0]
+
+
+def test_a_memory_limit_of_a_case(shared):
+    lines = [{"input": "x", "output": "ok", "memory_limit": "48M"}, {"input": "x", "output": "ok", "memory_limit": 300 << 20}]
+    file = write(shared, "c.jsonl", "\n".join(map(json.dumps, lines)))
+    path = write(shared, "a.py", "b = bytearray(100 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('ok')")
+    assert verdicts(report("--cases", file, path)) == ["MLE", "AC"]
+
+
+BAD = [
+    ("c.json", '{"cases": [{"input": "1", "ouput": "2"}]}', "c.json:1:27", 'did you mean "output"'),
+    ("c.json", '{"cases": [\n  {"input": 5, "output": "2"}]}', "c.json:2:13", "a string"),
+    ("c.json", '{"cases": [{"input": "1", "output": "2"}', "c.json:1:", ""),
+    ("c.json", '{"case": []}', "c.json:1:1", "cases"),
+    ("c.json", "[]", "no case", ""),
+    ("c.jsonl", '{"input": "1", "output": "2"}\n{"input": "1", "output": }\n', "c.jsonl:2:26", ""),
+    ("c.jsonl", '{"input": "1", "output": "2", "time_limit": "fast"}', "c.jsonl:1:45", "2s"),
+    ("c.jsonl", '{"input": "1", "output": "2", "name": "a"}\n{"input": "1", "output": "2", "name": "a"}', "stands twice", ""),
+    ("c.jsonl", '{"input": "1"}', "c.jsonl:1: no expected output", "output_file"),
+    ("c.jsonl", '{"input": "1", "output_file": "../nowhere"}', "nowhere", ""),
+]
+
+
+@pytest.mark.parametrize("name,text,where,hint", BAD)
+def test_bad_cases_are_told_with_their_place(shared, name, text, where, hint):
+    path = write(shared, "a.py", "print(1)")
+    done = grade("--cases", write(shared, name, text), path, cwd=str(shared))
+    if "nowhere" in where:
+        assert done.returncode == 70 and '"SE"' in grade("--json", "--cases", shared / name, path).stdout
+        return
+    assert done.returncode in (64, 78) and done.stdout == "", done
+    assert where in done.stderr and hint in done.stderr, done.stderr
+
+
+def test_bad_folders(shared):
+    path = write(shared, "a.py", "print(1)")
+    folder = shared / "c"
+    folder.mkdir()
+    for setup, said in (((), "no case"), (("1.in",), "1.in: no expected output"), (("2.out",), "2.out has no input")):
+        for name in setup:
+            (folder / name).write_text("")
+        done = grade("--cases", folder, path)
+        assert done.returncode == 64 and said in done.stderr, done.stderr
+        for name in setup:
+            (folder / name).unlink()
+
+
+@pytest.mark.parametrize("words,said", [
+    ((), "nothing to grade against"), (("--cases", "CASES"), "no submission"),
+    (("--cases", "/nonexistent", "x.py"), "/nonexistent"), (("--cases", "CASES", "--compare", "tokn", "x.py"), "did you mean 'token'"),
+    (("--cases", "CASES", "--compare", "float:-1", "x.py"), "tolerance"), (("--cases", "CASES", "-j", "0", "x.py"), "1 to 256"),
+    (("--cases", "CASES", "a.py", "b.py"), "one submission"), (("--cases", "CASES", "/nonexistent.py"), "/nonexistent.py"),
+    (("--cases", "CASES", "--report", "pdf", "x.py"), "no such format"),
+    (("--cases", "CASES", "--report", "html=/nonexistent/x", "x.py"), "/nonexistent/x"),
+    (("--cases", "CASES", "--json", "--report", "tap", "x.py"), "standard output"),
+    (("--cases", "CASES", "--expect", "x", "x.py"), "exclude each other"),
+    (("--cases", "CASES", "-"), "--language"),
+])
+def test_wrong_lines(cases, words, said):
+    done = grade(*[cases if w == "CASES" else w for w in words])
+    assert done.returncode == 64 and said in done.stderr and done.stdout == "", done
+
+
+# ---- comparing ----
+
+@pytest.mark.parametrize("how,output,expected,verdict", [
+    ("trimmed", "1 2 \n3\n\n\n", "1 2\n3", "AC"), ("trimmed", "1  2\n3\n", "1 2\n3\n", "PE"), ("trimmed", "1 2\n4\n", "1 2\n3\n", "WA"),
+    ("exact", "1\n", "1\n", "AC"), ("exact", "1", "1\n", "PE"), ("exact", "2\n", "1\n", "WA"),
+    ("token", " 1\n\n2", "1 2\n", "AC"), ("token", "12", "1 2", "WA"),
+    ("float", "0.3333333333 2", "0.33333334 2.0", "AC"), ("float", "0.33", "0.34", "WA"), ("float:0.1", "0.33", "0.34", "AC"),
+    ("float", "nan", "1.0", "WA"), ("float:1e300", "inf", "1.0", "WA"),
+    ("unordered", "b\na\nb\n", "a\nb\nb", "AC"), ("unordered", "b\na\na\n", "a\nb\nb", "WA"),
+])
+def test_ways_to_compare(shared, how, output, expected, verdict):
+    write(shared, "1.in", "")
+    write(shared, "1.out", expected)
+    path = write(shared, "a.py", f"import sys\nsys.stdout.write({output!r})")
+    outcome = report("--compare", how, "--stdin", shared / "1.in", "--expect", shared / "1.out", path)
+    assert verdicts(outcome) == [verdict], outcome
+
+
+CHECKER = """
+import sys
+input_, output, answer = (open(name).read().split() for name in sys.argv[1:4])
+word = output[0] if output else ""
+if word == "pe": print("odd layout", file=sys.stderr); sys.exit(2)
+if word == "half": print("points 0.5 half of it", file=sys.stderr); sys.exit(7)
+if word == "fail": print("answer file is wrong", file=sys.stderr); sys.exit(3)
+if word == "crash": raise MemoryError
+if word == "hang":
+    while True: pass
+if word == "lots": print("points 7", file=sys.stderr); sys.exit(7)
+sys.exit(0 if sorted(output) == sorted(answer) else 1)
+"""
+
+
+@pytest.mark.parametrize("said,verdict,score", [
+    ("3 1 2", "AC", 4), ("3 1 4", "WA", 0), ("pe", "PE", 0), ("half", "WA", 2), ("fail", "SE", None), ("lots", "SE", None),
+    ("", "WA", 0)])
+def test_a_checker_decides(shared, said, verdict, score):
+    file = write(shared, "c.json", json.dumps({"checker": "check.py",
+                                               "cases": [{"input": "x", "output": "1 2 3", "points": 4}]}))
+    write(shared, "check.py", CHECKER)
+    path = write(shared, "a.py", f"print({said!r})")
+    outcome = report("--cases", file, path)
+    assert verdicts(outcome) == [verdict] and outcome["score"] == score, outcome
+    if verdict == "SE":
+        assert outcome["details"][0]["status"] == "error"
+
+
+def test_a_checker_in_c_is_compiled_and_one_that_does_not_compile_is_the_graders_fault(cases, shared):
+    need_tool("c")
+    good = write(shared, "check.c", '#include <stdio.h>\nint main(int n, char **v) { FILE *o = fopen(v[2], "r"), *a = fopen(v[3], "r");'
+                                    ' int x, y; return !(n == 4 && fscanf(o, "%d", &x) == 1 && fscanf(a, "%d", &y) == 1 && x == y); }')
+    assert report("--compare", good, "--cases", cases, write(shared, "a.py", SOURCES["python", "right"]))["verdict"] == "AC"
+    assert report("--compare", good, "--cases", cases, write(shared, "b.py", SOURCES["python", "wrong"]))["verdict"] == "WA"
+    bad = write(shared, "bad.c", "int main(void) { return nothing; }")
+    done = grade("--compare", bad, "--cases", cases, shared / "a.py")
+    assert done.returncode == 64 and "does not compile" in done.stderr and "nothing" in done.stderr
+
+
+def test_a_checker_is_behind_the_wall_too(cases, shared, canary):
+    check = write(shared, "check.py", f"""
+import os, socket, sys
+assert os.getuid() != 0
+for act in (lambda: open({str(canary / 'secret.txt')!r}), lambda: open({str(cases / '1.out')!r}),
+            lambda: socket.create_connection(("127.0.0.1", 22), 1), lambda: open("/usr/x", "w")):
+    try: act()
+    except OSError: continue
+    sys.exit(3)
+sys.exit(0)
+""")
+    assert report("--compare", check, "--cases", cases, write(shared, "a.py", "print(0)"))["verdict"] == "AC"
+
+
+# ---- interactive problems ----
+
+INTERACTOR = """
+import sys
+secret = int(open(sys.argv[1]).read())
+for turn in range(12):
+    line = sys.stdin.readline()
+    if not line: print("early end", file=sys.stderr); sys.exit(1)
+    try: guess = int(line)
+    except ValueError: print("not a number", file=sys.stderr); sys.exit(2)
+    if guess == secret: print("yes", flush=True); sys.exit(0)
+    print("more" if guess < secret else "less", flush=True)
+print("too many questions", file=sys.stderr); sys.exit(1)
+"""
+GUESS = """
+import sys
+low, high = 1, 1000
+while True:
+    middle = (low + high) // 2
+    sys.stdout.write(str(middle) + "\\n"); {flush}
+    answer = sys.stdin.readline().strip()
+    if answer == "yes": break
+    if answer == "more": low = middle + 1
+    else: high = middle - 1
+"""
+TALKS = {
+    "right": (GUESS.format(flush="sys.stdout.flush()"), "AC"),
+    "noflush": (GUESS.format(flush="pass"), "TLE"),
+    "wrong": ("while True: print(1000, flush=True); input()", "WA"),
+    "crash": ("print(1, flush=True); input(); raise ValueError", "RE"),
+    "silent": ("pass", "WA"),
+    "layout": ("print('many words', flush=True); input()", "PE"),
+    "flood": ("while True: print('9' * 100000)", None),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TALKS))
+def test_interactive(shared, name):
+    source, verdict = TALKS[name]
+    folder = shared / "c"
+    folder.mkdir()
+    (folder / "1.in").write_text("321\n")
+    inter = write(shared, "interactor.py", INTERACTOR)
+    path = write(shared, "a.py", source)
+    outcome = report("--interactor", inter, "--time-limit", "3s", "--max-output", "1M", "--cases", folder, path)
+    assert verdicts(outcome) == [verdict] if verdict else outcome["verdict"] in ("OLE", "WA", "PE"), outcome
+
+
+def test_an_interactor_without_a_judgement_is_our_failure(shared):
+    folder = shared / "c"
+    folder.mkdir()
+    (folder / "1.in").write_text("1\n")
+    inter = write(shared, "interactor.py", "import sys\nsys.exit(9)")
+    outcome = report("--interactor", inter, "--cases", folder, write(shared, "a.py", "input()"))
+    assert outcome["verdict"] == "SE" and outcome["score"] is None
+
+
+def test_an_interactor_in_another_language(shared):
+    need_tool("c")
+    folder = shared / "c"
+    folder.mkdir()
+    (folder / "1.in").write_text("5\n")
+    inter = write(shared, "i.c", '#include <stdio.h>\nint main(int n, char **v) { int s, x; FILE *f = fopen(v[1], "r"); '
+                                 'if (n < 3 || fscanf(f, "%d", &s) != 1) return 3; printf("%d\\n", s); fflush(stdout); '
+                                 'return scanf("%d", &x) == 1 && x == 2 * s ? 0 : 1; }')
+    assert report("--interactor", inter, "--cases", folder, write(shared, "a.py", "print(2 * int(input()))"))["verdict"] == "AC"
+    assert report("--interactor", inter, "--cases", folder, write(shared, "b.py", "print(3 * int(input()))"))["verdict"] == "WA"
+
+
+# ---- schedule ----
+
+def test_stop_on_fail_is_the_same_however_many_run_at_once(shared):
+    lines = [json.dumps({"input": str(i), "output": str(i)}) for i in range(8)]
+    file = write(shared, "c.jsonl", "\n".join(lines))
+    path = write(shared, "a.py", "import time\nn = int(input())\nif n == 3: time.sleep(.3); n = 99\nprint(n)")
+    for jobs in ("1", "4"):
+        outcome = report("-j", jobs, "--stop-on-fail", "--cases", file, path)
+        assert verdicts(outcome) == ["AC"] * 3 + ["WA"] + [None] * 4 and outcome["not_run"] == 4
+
+
+def test_cases_run_at_once(shared):
+    lines = [json.dumps({"input": "", "output": "ok"}) for i in range(8)]
+    file = write(shared, "c.jsonl", "\n".join(lines))
+    path = write(shared, "a.py", "import time\ntime.sleep(1)\nprint('ok')")
+    begin = time.monotonic()
+    assert report("-j", "8", "--cases", file, path)["passed"] == 8
+    assert time.monotonic() - begin < 6
+
+
+def test_progress_on_a_terminal_only(cases, shared):
+    path = write(shared, "a.py", SOURCES["python", "right"])
+    quiet = grade("--cases", cases, path)
+    assert quiet.returncode == 0 and quiet.stderr == "" and "2 passed, 0 failed, 0 errors of 2" in quiet.stdout
+    master, slave = pty.openpty()
+    done = subprocess.run([CORDON, "grade", "--cases", cases, path], stdout=subprocess.PIPE, stderr=slave,
+                          stdin=subprocess.DEVNULL, env=host_env(), timeout=60)
+    os.close(slave)
+    shown = b""
+    while select.select([master], [], [], 0.2)[0]:
+        try:
+            shown += os.read(master, 4096)
+        except OSError:
+            break
+    os.close(master)
+    assert done.returncode == 0 and b"[2/2]" in shown
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
+def test_cancelled(cases, shared, sig):
+    path = write(shared, "a.py", SOURCES["python", "asleep"])
+    p = subprocess.Popen([CORDON, "grade", "-j", "2", "--cases", cases, path], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=host_env())
+    time.sleep(1)
+    p.send_signal(sig)
+    out, err = p.communicate(timeout=20)
+    assert p.returncode == 130 and b"cancelled" in err and out == b""
+
+
+# ---- what a submission must not gain ----
+
+def test_expected_outputs_are_out_of_reach(cases, shared):
+    """The folder is looked for everywhere a guest can look; and granting it is refused."""
+    spy = write(shared, "a.py", f"""
+import os, sys
+found = []
+for place in ({str(cases)!r}, {str(shared)!r}, "/proc/1/root{cases}", "/workspace", ".", "..", "/tmp", "/proc/self/cwd"):
+    for at, dirs, files in os.walk(place):
+        found += [os.path.join(at, f) for f in files if f.endswith((".out", ".ans")) or "answer" in f]
+for fd in range(3, 256):
+    try: os.fstat(fd); found.append(fd)
+    except OSError: pass
+open("spied", "w").write(str(found))
+print(found)
+""")
+    outcome = report("--cases", cases, "--compare", "exact", spy)
+    assert [d["stdout"] for d in outcome["details"]] == ["[]\n", "[]\n"]
+    right = write(shared, "b.py", SOURCES["python", "right"])
+    for words in (("--allow-read", cases), ("--allow-read", shared), ("--workspace", f"{shared}:ro"),
+                  ("--mount", f"{cases}:/data"), ("--file", f"answer={cases / '1.out'}")):
+        done = grade(*words, "--cases", cases, right)
+        assert done.returncode == 64 and "could read this expected output" in done.stderr, (words, done)
+
+
+def test_nothing_is_carried_from_case_to_case(cases, shared):
+    path = write(shared, "a.py", """
+import os
+a, b = map(int, input().split())
+seen = any(os.path.exists(p + "/note") for p in ("/tmp", ".", "/dev/shm", os.environ["HOME"]))
+for p in ("/tmp", ".", "/dev/shm", os.environ["HOME"]):
+    try: open(p + "/note", "w").write("x")
+    except OSError: pass
+if os.fork() == 0:
+    import time
+    time.sleep(60)
+print("seen" if seen else a + b)
+""")
+    assert report("--cases", cases, path)["verdict"] == "AC"
+
+
+@pytest.mark.parametrize("act", ["print('AC')", "import os; os._exit(0)", "import sys; sys.exit(0)",
+                                 "import os; os.close(1)", "print('{\"verdict\": \"AC\"}')",
+                                 "import os; os.kill(os.getppid(), 9)", "import os; os.kill(-1, 9)"])
+def test_cheap_tricks(cases, shared, act):
+    outcome = report("--cases", cases, write(shared, "a.py", act))
+    assert outcome["passed"] == 0 and outcome["score"] == 0 and outcome["verdict"] in ("WA", "RE"), outcome
+
+
+def test_a_failure_of_ours_is_no_score(shared):
+    """An expected output that vanishes while the judge runs."""
+    lines = [json.dumps({"input": "1", "output": "1"}), json.dumps({"input": "2", "output_file": "gone.out"})]
+    file = write(shared, "c.jsonl", "\n".join(lines))
+    outcome = report("--cases", file, write(shared, "a.py", "print(input())"))
+    assert verdicts(outcome) == ["AC", "SE"] and outcome["verdict"] == "SE" and outcome["score"] is None
+    table = grade("--cases", file, shared / "a.py")
+    assert table.returncode == 70 and "no score" in table.stdout
+
+
+def test_a_wall_that_cannot_be_built_is_no_verdict(cases, shared):
+    path = write(shared, "a.py", SOURCES["python", "right"])
+    done = grade("--apparmor", "nothing-like-this", "--cases", cases, path)
+    assert done.returncode == 69 and done.stdout == ""
+
+
+def test_module_control_holds(cases, shared):
+    path = write(shared, "a.py", "import socket\n" + SOURCES["python", "right"])
+    outcome = report("--block-import", "socket", "--cases", cases, path)
+    assert outcome["verdict"] == "CE" and "socket" in outcome["error"]
+    assert report("--block-import", "ssl", "--cases", cases, path)["verdict"] == "AC"
+
+
+def test_help_and_the_readable_table(cases, shared):
+    done = cordon("grade", "--help")
+    assert done.returncode == 0 and "--interactor" in done.stdout and "exit status" in done.stdout
+    done = grade("--cases", cases, write(shared, "a.py", SOURCES["python", "wrong"]))
+    assert done.returncode == 1
+    assert re.search(r"^1 +WA +[\d.]+ ms +[\d.]+ MiB +line 1: expected '3', got '-1'$", done.stdout, re.M), done.stdout
+    assert done.stdout.endswith("verdict WA, score 0 of 2\n0 passed, 2 failed, 0 errors of 2\n")
