@@ -8,6 +8,7 @@ import re
 import select
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
@@ -21,6 +22,18 @@ LIMITS = ("--time-limit", "2s", "--memory-limit", "128M", "--max-output", "1M", 
 ROOMY = {"java": ("--time-limit", "6s", "--memory-limit", "400M", "--max-output", "1M"),
          "javascript": ("--time-limit", "4s", "--memory-limit", "256M", "--max-output", "1M"),
          "go": ("--time-limit", "3s", "--memory-limit", "128M", "--max-output", "1M")}
+
+
+ENV = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(world):
+    """Compiled programs are kept in a folder of this file's own."""
+    parent = os.environ.get("CORDON_E2E_DIR")
+    with tempfile.TemporaryDirectory(prefix="e2e-", dir=parent if parent and os.access(parent, os.W_OK) else "/var/tmp") as top:
+        ENV["XDG_CACHE_HOME"] = top
+        yield
 
 
 @pytest.fixture
@@ -41,7 +54,7 @@ def write(folder, name, text):
 
 
 def grade(*words, timeout=120, **kw):
-    return cordon("grade", *words, timeout=timeout, **kw)
+    return cordon("grade", *words, timeout=timeout, env=ENV, **kw)
 
 
 def report(*words, **kw):
@@ -136,7 +149,7 @@ def test_commands_and_executables_and_text(cases, shared):
     awk = report("--cases", cases, "--", "awk", "{ print $1 + $2 }")
     assert awk["verdict"] == "AC" and awk["language"] is None
     text = subprocess.run([CORDON, "grade", "--json", "--cases", cases, "--language", "python", "-"],
-                          input=SOURCES["python", "right"], text=True, capture_output=True, env=host_env(), timeout=60)
+                          input=SOURCES["python", "right"], text=True, capture_output=True, env=host_env(ENV), timeout=60)
     assert json.loads(text.stdout)["verdict"] == "AC"
 
 
@@ -412,7 +425,7 @@ def test_progress_on_a_terminal_only(cases, shared):
     assert quiet.returncode == 0 and quiet.stderr == "" and "2 passed, 0 failed, 0 errors of 2" in quiet.stdout
     master, slave = pty.openpty()
     done = subprocess.run([CORDON, "grade", "--cases", cases, path], stdout=subprocess.PIPE, stderr=slave,
-                          stdin=subprocess.DEVNULL, env=host_env(), timeout=60)
+                          stdin=subprocess.DEVNULL, env=host_env(ENV), timeout=60)
     os.close(slave)
     shown = b""
     while select.select([master], [], [], 0.2)[0]:
@@ -428,7 +441,7 @@ def test_progress_on_a_terminal_only(cases, shared):
 def test_cancelled(cases, shared, sig):
     path = write(shared, "a.py", SOURCES["python", "asleep"])
     p = subprocess.Popen([CORDON, "grade", "-j", "2", "--cases", cases, path], stdout=subprocess.PIPE,
-                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=host_env())
+                         stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=host_env(ENV))
     time.sleep(1)
     p.send_signal(sig)
     out, err = p.communicate(timeout=20)
