@@ -55,12 +55,15 @@ struct backend_outcome {
     bool host_refused; /* SETUP_FAILED because the host forbids this tier: another may work */
 };
 
+struct netclient;
+
 struct guest {
     const struct backend *backend;
     const struct plan *plan;
     int event_fd; /* readable when the guest has ended */
     int stdio[3]; /* our ends: write to 0, read from 1 and 2; -1 when closed */
     pid_t pid;    /* host's view of the guest's first process of ours; 0 when there is none */
+    struct netclient *net; /* its broker, NULL: none; belongs to who supervises the guest */
     void *priv;
 };
 

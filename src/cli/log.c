@@ -57,7 +57,7 @@ static void log_one(struct buf *out, bool *any, const char *what, const char *wo
     *any = true;
 }
 
-static void log_network(struct buf *out, const struct policy *p)
+static void log_rules(struct buf *out, const struct policy *p)
 {
     const struct policy_value *all = policy_value(p, FIELD_ALLOW_NETWORK);
     uint64_t mode = policy_num(p, FIELD_NETWORK);
@@ -122,9 +122,20 @@ void log_begin_text(enum log_level level, const struct policy *policy, char *con
     buf_char(out, '\n');
     log_limit(out, "Time limit", policy, FIELD_TIME_LIMIT);
     log_limit(out, "Memory limit", policy, FIELD_MEMORY_LIMIT);
-    log_network(out, policy);
+    log_rules(out, policy);
     log_files(out, policy);
     log_command(out, argv);
+}
+
+void log_network_text(enum log_level level, const struct policy *policy,
+                      const struct netwire_record *record, struct buf *out)
+{
+    bool all = policy_bool(policy, FIELD_LOG_NETWORK);
+    if (!all && (level != LOG_VERBOSE || record->verdict != NETWIRE_REFUSED))
+        return;
+    buf_str(out, PREFIX);
+    netlog_line(record, all, out);
+    buf_char(out, '\n');
 }
 
 static void log_size(struct buf *out, uint64_t bytes)
@@ -221,6 +232,14 @@ void log_begin(enum log_level level, const struct policy *policy, char *const *a
 {
     _cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
     log_begin_text(level, policy, argv, &text);
+    log_write(&text);
+}
+
+void log_network(enum log_level level, const struct policy *policy,
+                 const struct netwire_record *record)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
+    log_network_text(level, policy, record, &text);
     log_write(&text);
 }
 

@@ -16,8 +16,16 @@ void log_begin_text(enum log_level level, const struct policy *policy, char *con
 void log_end_text(enum log_level level, const struct policy *policy, const struct result *result,
                   const char *hint, struct buf *out);
 
+/* One attempt on the network while the guest runs: refused ones at LOG_VERBOSE, with log_network
+ * all of them with details. */
+struct netwire_record;
+void log_network_text(enum log_level level, const struct policy *policy,
+                      const struct netwire_record *record, struct buf *out);
+
 /* The same on stderr. A log that cannot be written does not change how a run ended. */
 void log_begin(enum log_level level, const struct policy *policy, char *const *argv);
+void log_network(enum log_level level, const struct policy *policy,
+                 const struct netwire_record *record);
 void log_end(enum log_level level, const struct policy *policy, const struct result *result,
              const char *hint);
 

@@ -78,6 +78,12 @@ static void cli_on_done(struct run_job *job)
     ((struct run_cli *)job->data)->done = true;
 }
 
+static void cli_on_network(void *data, const struct netwire_record *record)
+{
+    const struct run_cli *c = ((struct run_job *)data)->data;
+    log_network(c->log, c->policy, record);
+}
+
 /* The kernel tells the guest's foreground processes. */
 static void cli_resize(struct run_cli *c)
 {
@@ -254,6 +260,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
         .keep_output = kept,
         .keep_escapes = c->is_interactive,
         .stdin_fd = c->stdin_fd,
+        .on_network = cli_on_network,
     };
     c->job.terminal = c->is_interactive;
     if (c->is_interactive)

@@ -206,7 +206,7 @@ static int plan_check_backend(const struct policy *policy, struct cordon_err *er
     if (policy_num(policy, FIELD_BACKEND) != BACKEND_NATIVE)
         return err_set(err, CORDON_ERR_HOST, "plan", 0, "backend %s is not available in this build",
                        policy_written(policy, FIELD_BACKEND));
-    static const enum field_id absent[] = {FIELD_RUNTIME, FIELD_REUSE, FIELD_LOG_NETWORK};
+    static const enum field_id absent[] = {FIELD_RUNTIME, FIELD_REUSE};
     for (size_t i = 0; i < ARRAY_SIZE(absent); i++) {
         const struct policy_value *v = policy_value(policy, absent[i]);
         if (v->set && !(policy_fields[absent[i]].type == FT_BOOL && !v->num)) {

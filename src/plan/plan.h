@@ -114,6 +114,35 @@ struct plan_container {
     bool reuse; /* one container for a sequence of trusted commands */
 };
 
+/* A prefix the guest may send to, besides the addresses that stand for names. */
+struct plan_route {
+    uint8_t addr[16];   /* IPv4 in mapped form */
+    uint8_t prefix_len; /* of its own family */
+    bool is_v4;
+};
+
+struct plan_publish {
+    uint16_t host_port, guest_port;
+};
+
+/* Connections into the guest at one time, over all published ports. */
+#define PLAN_PUBLISH_SOCKETS 256
+/* Who answers the guest's lookups; the same address as in net/netwire.h. */
+#define PLAN_NET_DNS "198.18.0.1"
+
+/* The way out. Whom the broker lets the guest reach is the policy's; this is what the guest's
+ * namespace needs for it. */
+struct plan_net {
+    const struct policy *policy;
+    struct plan_route *routes;
+    size_t n_routes;
+    uint16_t *tcp_ports, *udp_ports; /* on which anybody may be reached */
+    size_t n_tcp_ports, n_udp_ports;
+    bool any_port; /* TCP to every port of every address is redirected */
+    struct plan_publish *publish;
+    size_t n_publish;
+};
+
 struct plan {
     struct arena arena;
     enum backend_kind backend;
@@ -149,6 +178,7 @@ struct plan {
     bool time_ns;
     bool time_at_exec;       /* execve enters a time namespace that waits (Linux 6.3) */
     bool host_network;       /* --unsafe-host-network */
+    struct plan_net *net;    /* NULL: no way out */
     const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start,
                                 removed after */
     unsigned process_rlimit; /* tier landlock without a pids group: RLIMIT_NPROC, 0: none */

@@ -161,7 +161,9 @@ static int full_etc(struct plan *p)
     r |= full_file(p, "etc/hosts", "127.0.0.1 localhost cordon\n::1 localhost cordon\n");
     r |= full_file(p, "etc/hostname", PLAN_HOSTNAME "\n");
     r |= full_file(p, PLAN_EMPTY_FILE, "");
-    r |= full_file(p, "etc/resolv.conf", "# no network\n");
+    r |= full_file(p, "etc/resolv.conf",
+                   p->net ? "nameserver " PLAN_NET_DNS "\noptions timeout:2 attempts:2\n"
+                          : "# no network\n");
     r |= full_file(p, "etc/nsswitch.conf",
                    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
                    "protocols: files\n");
@@ -370,6 +372,8 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
     const char *tmp;
 
     p->host_network = policy_num(policy, FIELD_NETWORK) == NETWORK_HOST;
+    if (plan_net(p, policy, err) < 0)
+        return -1;
     if (full_folders(p, req->rootfs != NULL) < 0 || full_etc(p) < 0)
         return err_nomem(err, "plan");
     if (full_outside(p, req, err) < 0)

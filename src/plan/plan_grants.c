@@ -264,26 +264,11 @@ int plan_collect_files(struct plan *p, const struct plan_request *req, struct co
 
 int plan_check_network(const struct policy *policy, struct cordon_err *err)
 {
-    static const enum field_id granting[] = {FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,
-                                             FIELD_ALLOW_PATTERNS, FIELD_PUBLISH,
-                                             FIELD_ALLOW_HOST_PORT};
-    uint64_t mode = policy_num(policy, FIELD_NETWORK);
-    if (mode == NETWORK_HOST && !policy_bool(policy, FIELD_UNSAFE_HOST_NETWORK)) {
-        err_set(err, CORDON_ERR_USAGE, "plan", 0, "--network host shares the host's own network");
-        return err_hint(err, "add --unsafe-host-network if that is meant");
-    }
-    if (mode == NETWORK_BRIDGE)
-        return err_set(err, CORDON_ERR_HOST, "plan", 0,
-                       "--network bridge: the network broker is not available");
-    for (size_t i = 0; i < ARRAY_SIZE(granting); i++) {
-        const struct policy_value *v = policy_value(policy, granting[i]);
-        if (v->n_items > 0 || (granting[i] == FIELD_ALLOW_NETWORK && v->num))
-            return err_set(
-                err, CORDON_ERR_HOST, "plan", 0,
-                "%s: a network allowlist needs the network broker, which is not available",
-                policy_fields[granting[i]].key);
-    }
-    return 0;
+    if (policy_num(policy, FIELD_NETWORK) != NETWORK_HOST ||
+        policy_bool(policy, FIELD_UNSAFE_HOST_NETWORK))
+        return 0;
+    err_set(err, CORDON_ERR_USAGE, "plan", 0, "--network host shares the host's own network");
+    return err_hint(err, "add --unsafe-host-network if that is meant");
 }
 
 int plan_build_filter(struct plan *p, const struct seccomp_options *options, const char *path,

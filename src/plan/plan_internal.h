@@ -30,6 +30,10 @@ int plan_landlock_filter(struct plan *p, struct cordon_err *err);
 int plan_collect_files(struct plan *p, const struct plan_request *req, struct cordon_err *err);
 int plan_add_fence(struct plan *p, const char *path, bool write, bool optional);
 int plan_check_network(const struct policy *policy, struct cordon_err *err);
+/* plan_net.c: the way out, if the policy asks for one */
+#define PLAN_NET_PORTS_MAX 1024
+bool plan_net_is_wanted(const struct policy *policy);
+int plan_net(struct plan *p, const struct policy *policy, struct cordon_err *err);
 /* The built-in filter, tightened by the profile in `path` unless that is NULL. */
 int plan_build_filter(struct plan *p, const struct seccomp_options *options, const char *path,
                       struct seccomp_prog *ret_prog, struct cordon_err *err);

@@ -101,6 +101,12 @@ static void result_by_cause(struct result *r, const struct supervised *s,
         r->exit_code = CORDON_ERR_CANCELLED;
         snprintf(r->error, sizeof(r->error), "cancelled");
         break;
+    case CAUSE_BROKER:
+        r->verdict = VERDICT_SANDBOX_ERROR;
+        r->exit_code = CORDON_ERR_INTERNAL;
+        snprintf(r->error, sizeof(r->error), "network: %s",
+                 s->net_failure[0] ? s->net_failure : "the broker ended unexpectedly");
+        break;
     case CAUSE_STUCK:
     case CAUSE_NONE:
         r->verdict = VERDICT_SANDBOX_ERROR;
@@ -200,6 +206,7 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
     memset(r, 0, sizeof(*r));
     r->outcome = o;
     r->plan = s->plan;
+    r->netlog = s->plan->net ? &s->netlog : NULL;
     for (int i = 0; i < 2; i++) {
         const struct stream_out *out = &s->out[i];
         r->out[i] =

@@ -50,6 +50,7 @@ struct result {
     struct backend_usage usage;
     const struct backend_outcome *outcome; /* denials and what stood; NULL before a start */
     const struct plan *plan;               /* NULL before a plan */
+    const struct netlog *netlog;           /* NULL: no broker */
     uint64_t overshoot_bytes;              /* how far a sampled limit was passed */
     const struct tree_changes *changes;    /* of an overlay workspace; NULL: none was compared */
     const char *diff;                      /* with changes: UTF-8, NUL-terminated */

@@ -42,19 +42,64 @@ static void json_usage(struct jsonw *j, const struct result *r)
     jsonw_ms(j, "throttled_ms", r->usage.throttled_ns);
 }
 
-static void json_denials(struct jsonw *j, const struct backend_outcome *o)
+static void json_denial(struct jsonw *j, const char *kind, const char *target, const char *rule,
+                        uint64_t count)
 {
+    jsonw_open(j, NULL, '{');
+    jsonw_str(j, "kind", kind);
+    jsonw_str(j, "target", target);
+    jsonw_str(j, "rule", rule);
+    jsonw_uint(j, "count", count);
+    jsonw_close(j, '}');
+}
+
+static void json_denials(struct jsonw *j, const struct result *r)
+{
+    const struct backend_outcome *o = r->outcome;
+    const struct netlog *log = r->netlog;
     jsonw_open(j, "denials", '[');
     for (size_t i = 0; o && i < o->n_denials; i++) {
         const char *name = o->denials[i].nr >= 0 ? seccomp_call_name(o->denials[i].nr) : NULL;
+        json_denial(j, "syscall", name ? name : "unknown", "default", o->denials[i].count);
+    }
+    for (size_t i = 0; log && i < log->n_denials; i++)
+        json_denial(j, "network", log->denials[i].target, log->denials[i].rule,
+                    log->denials[i].count);
+    if (log && log->other_denials)
+        json_denial(j, "network", "other", "default", log->other_denials);
+    jsonw_close(j, ']');
+}
+
+/* What was tried on the network, in the order in which it ended. */
+static void json_network(struct jsonw *j, const struct netlog *log)
+{
+    jsonw_open(j, "network", '{');
+    jsonw_open(j, "attempts", '[');
+    for (size_t i = 0; i < log->n_attempts; i++) {
+        const struct netwire_record *r = &log->attempts[i];
         jsonw_open(j, NULL, '{');
-        jsonw_str(j, "kind", "syscall");
-        jsonw_str(j, "target", name ? name : "unknown");
-        jsonw_str(j, "rule", "default");
-        jsonw_uint(j, "count", o->denials[i].count);
+        jsonw_ms(j, "time_ms", r->time_ns > log->begin_ns ? r->time_ns - log->begin_ns : 0);
+        jsonw_str(j, "name", r->name[0] ? r->name : NULL);
+        jsonw_str(j, "address", r->address[0] ? r->address : NULL);
+        if (r->port)
+            jsonw_uint(j, "port", r->port);
+        else
+            jsonw_null(j, "port");
+        jsonw_str(j, "protocol", netlog_protocol_name(r));
+        if (r->is_inward)
+            jsonw_bool(j, "published", true);
+        jsonw_str(j, "verdict", netlog_verdict_name(r));
+        jsonw_str(j, "rule", r->rule);
+        jsonw_uint(j, "bytes_up", r->bytes_up);
+        jsonw_uint(j, "bytes_down", r->bytes_down);
+        jsonw_ms(j, "duration_ms", r->duration_ns);
         jsonw_close(j, '}');
     }
     jsonw_close(j, ']');
+    jsonw_uint(j, "attempts_dropped", log->dropped);
+    jsonw_uint(j, "bytes_up", log->bytes_up);
+    jsonw_uint(j, "bytes_down", log->bytes_down);
+    jsonw_close(j, '}');
 }
 
 /* A container: what the engine was asked for and granted, and what pid 1 saw of it. */
@@ -220,7 +265,9 @@ void result_json(const struct result *r, struct buf *out)
     jsonw_str(&j, "error", r->error[0] ? r->error : NULL);
     if (r->stage)
         jsonw_str(&j, "stage", r->stage);
-    json_denials(&j, r->outcome);
+    json_denials(&j, r);
+    if (r->netlog)
+        json_network(&j, r->netlog);
     json_enforcement(&j, r);
     result_json_changes(&j, r->changes);
     jsonw_str(&j, "diff", r->diff);

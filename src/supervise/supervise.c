@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "supervise/supervise_net.h"
 
 uint64_t supervise_now_ns(void)
 {
@@ -29,7 +30,7 @@ void supervise_end(struct supervised *s, enum supervise_cause cause)
     s->guest.backend->kill(&s->guest);
 }
 
-static void supervise_arm(struct supervised *s, uint64_t at)
+void supervise_arm(struct supervised *s, uint64_t at)
 {
     struct itimerspec t = {
         .it_value = {.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)}};
@@ -43,21 +44,21 @@ static void supervise_on_timer(struct loop_watch *w, uint32_t events)
     uint64_t n;
     if (read(s->timer_fd, &n, sizeof(n)) < 0 && errno == EAGAIN)
         return;
+    if (s->net_state == SUPERVISE_NET_ENDING) {
+        supervise_last(s); /* its last words did not come */
+        return;
+    }
     uint64_t at = supervise_watch_tick(s, supervise_now_ns());
+    at = MIN(at, supervise_net_tick(s, supervise_now_ns()));
     if (!s->finished && at != UINT64_MAX)
         supervise_arm(s, at);
 }
 
-/* The guest is gone: take the rest of its output, then everything it left in our hands. */
-static void supervise_on_gone(struct loop_watch *w, uint32_t events)
+/* The rest of the guest's output, then everything it left in our hands. */
+void supervise_last(struct supervised *s)
 {
-    (void)events;
-    struct supervised *s = w->data;
-    loop_set(s->loop, &s->gone, 0);
-    s->gone.fd = s->guest.backend->lingers(&s->guest);
-    if (s->gone.fd >= 0 && loop_set(s->loop, &s->gone, EPOLLIN) == 0)
-        return;
     loop_set(s->loop, &s->timer, 0);
+    supervise_net_done(s);
     supervise_watch_stop(s);
     for (int i = 0; i < 2; i++) {
         stream_out_drain(&s->out[i]);
@@ -70,6 +71,19 @@ static void supervise_on_gone(struct loop_watch *w, uint32_t events)
         s->outcome.ended_ns = s->cause_ns ? s->cause_ns : supervise_now_ns();
     if (s->options.on_done)
         s->options.on_done(s->options.data);
+}
+
+/* Every process of the guest is gone. */
+static void supervise_on_gone(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    struct supervised *s = w->data;
+    loop_set(s->loop, &s->gone, 0);
+    s->gone.fd = s->guest.backend->lingers(&s->guest);
+    if (s->gone.fd >= 0 && loop_set(s->loop, &s->gone, EPOLLIN) == 0)
+        return;
+    if (!supervise_net_end(s))
+        supervise_last(s);
 }
 
 static void supervise_on_output(struct stream_out *o, const char *bytes, size_t len)
@@ -114,6 +128,8 @@ static int supervise_watches(struct supervised *s, struct cordon_err *err)
     if (s->timer_fd < 0 || supervise_streams(s) < 0 || loop_set(s->loop, &s->gone, EPOLLIN) < 0 ||
         loop_set(s->loop, &s->timer, EPOLLIN) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
+    if (supervise_net_start(s) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
     if (supervise_watch_start(s, err) < 0)
         return -1;
     uint64_t at = supervise_watch_tick(s, s->begin_ns);
@@ -153,6 +169,7 @@ void supervise_abort(struct supervised *s)
     struct backend_outcome drop;
     struct cordon_err drop_err;
     s->guest.backend->kill(&s->guest);
+    supervise_net_done(s);
     supervise_watch_stop(s);
     loop_set(s->loop, &s->gone, 0);
     loop_set(s->loop, &s->timer, 0);
@@ -167,5 +184,6 @@ void supervise_free(struct supervised *s)
 {
     for (int i = 0; i < 2; i++)
         stream_out_done(&s->out[i]);
+    netlog_done(&s->netlog);
     util_close(&s->timer_fd);
 }

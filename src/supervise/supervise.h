@@ -10,6 +10,8 @@
 
 #include "backend/backend.h"
 #include "base/loop.h"
+#include "net/netclient.h"
+#include "net/netlog.h"
 #include "supervise/sample.h"
 #include "supervise/stream.h"
 
@@ -23,7 +25,8 @@ enum supervise_cause {
     CAUSE_DISK,
     CAUSE_FILES,
     CAUSE_CANCELLED,
-    CAUSE_STUCK, /* the wall was not up in time: our failure */
+    CAUSE_STUCK,  /* the wall was not up in time: our failure */
+    CAUSE_BROKER, /* the network broker ended before the guest: our failure */
 };
 
 struct supervise_options {
@@ -39,6 +42,8 @@ struct supervise_options {
      * stdout (setting them to -1) and serve them itself. Called again when the start is tried
      * again; what was written before is then lost. May be NULL. */
     void (*on_start)(void *data, struct guest *guest);
+    /* each attempt on the network, as it ends; may be NULL */
+    void (*on_network)(void *data, const struct netwire_record *record);
     void (*on_done)(void *data);
     void *data;
 };
@@ -53,7 +58,11 @@ struct supervised {
     struct loop_watch gone, timer;
     int timer_fd;
     enum supervise_cause cause;
-    uint64_t begin_ns; /* when the start was asked for */
+    struct loop_watch net; /* of a guest with a way out: its broker speaks */
+    struct netlog netlog;
+    enum { SUPERVISE_NET_UP, SUPERVISE_NET_ENDING, SUPERVISE_NET_LOST } net_state;
+    char net_failure[160]; /* why the broker could not go on, if it said so */
+    uint64_t begin_ns;     /* when the start was asked for */
     uint64_t cause_ns;
 
     /* limits by looking */

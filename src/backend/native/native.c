@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "net/netclient.h"
 
 struct native {
     struct native_status *status;
@@ -40,6 +41,7 @@ struct native_start {
     int done[2]; /* the child's end closes when it ends */
     int *mount_fds;
     int *file_fds;
+    struct netclient *net; /* the broker, of a guest with a way out */
 };
 
 static void native_free(struct native *n)
@@ -71,6 +73,7 @@ static void start_done(struct native_start *s)
         util_close(&s->file_fds[i]);
     free(s->mount_fds);
     free(s->file_fds);
+    netclient_free(s->net);
     native_free(s->n);
 }
 
@@ -148,6 +151,8 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
         cgroup_create(&p->cgroups, &p->limits, &s->n->cgroup, err) < 0)
         return -1;
 
+    if (p->net && native_broker_start(p->net, &s->child, &s->net, err) < 0)
+        return -1;
     s->child.status = s->n->status;
     s->child.done_fd = s->done[1];
     s->child.go_fd = s->go[0];
@@ -235,7 +240,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
                         struct cordon_err *err)
 {
     struct native_start s
-        __attribute__((cleanup(start_done))) = {.child.plan = plan,
+        __attribute__((cleanup(start_done))) = {.child = {.plan = plan, .broker_fd = -1},
                                                 .pipes = {{-1, -1}, {-1, -1}, {-1, -1}},
                                                 .go = {-1, -1},
                                                 .done = {-1, -1}};
@@ -293,6 +298,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         cgroup_gc(&plan->cgroups);
     swept = true;
 
+    native_broker_started(s.net);
     s.n->go_fd = TAKE_FD(s.go[1]);
     s.n->pidfd = pidfd;
     *ret_guest = (struct guest){
@@ -301,6 +307,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         .event_fd = TAKE_FD(s.done[0]),
         .stdio = {TAKE_FD(s.pipes[0][1]), TAKE_FD(s.pipes[1][0]), TAKE_FD(s.pipes[2][0])},
         .pid = pid,
+        .net = TAKE_PTR(s.net),
         .priv = TAKE_PTR(s.n),
     };
     return 0;
@@ -433,7 +440,8 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
                           (st->fail_errno == EPERM || st->fail_errno == EACCES ||
                            st->fail_errno == ENOSYS || st->fail_errno == ENOSPC);
         err_set(err,
-                o->host_refused || finish_is_unreachable(g, st) || str_eq(st->stage, "apparmor")
+                o->host_refused || finish_is_unreachable(g, st) || str_eq(st->stage, "apparmor") ||
+                        native_stage_is_netless(st)
                     ? CORDON_ERR_HOST
                     : CORDON_ERR_INTERNAL,
                 st->stage, st->fail_errno, "%s", st->what);
@@ -441,6 +449,9 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
             err_hint(err,
                      "in tier landlock root's guest is an ordinary user: what is granted must be "
                      "within reach of others");
+        if (native_stage_is_netless(st))
+            err_hint(err, "network rules need veth pairs and routes in namespaces of one's own: "
+                          "`cordon doctor` says what this kernel lacks");
         if (o->host_refused)
             err_hint(err, "`cordon doctor` says what this host refuses and the smallest fix");
         break;

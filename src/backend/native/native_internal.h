@@ -45,6 +45,7 @@ struct native_status {
     _Atomic uint32_t
         processes_refused; /* forks, where one process is the limit and no group counts */
     uint32_t scratch_full; /* no space or no inode was left when the main process ended */
+    int32_t net_ns_fd; /* the guest's network namespace, from the helper that made it */
     char stage[24];
     char what[256];
     _Atomic int32_t
@@ -62,6 +63,7 @@ struct native_child {
     size_t n_entries;
     int go_fd; /* a byte arrives when the ids are mapped (guests of root), later ones are signals to
                   forward; end of file means the supervisor is gone */
+    int broker_fd;        /* takes the sockets of the guest's gate; -1: no way out */
     int stdio[3];         /* ends of our pipes */
     const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
     const int *file_fds;  /* per plan file: open source, or -1 */
@@ -109,6 +111,17 @@ void native_netns_enter(struct native_child *c, struct native_netns *net);
 void native_netns_join(struct native_child *c, pid_t pid);
 /* 0 or -errno; bare calls. */
 int native_netns_loopback_up(void);
+/* netns_broker.c, in the supervisor: the broker is there before the helper that hands it sockets.
+ */
+struct netclient;
+int native_broker_start(const struct plan_net *net, struct native_child *c,
+                        struct netclient **ret_client, struct cordon_err *err);
+/* The child is there: its end is its own. NULL is accepted. */
+void native_broker_started(struct netclient *client);
+/* Does the kernel lack, or refuse, a part of the guest's gate? */
+bool native_stage_is_netless(const struct native_status *status);
+/* netns_gate.c: the way out, if the plan has one; a helper's main function */
+int native_gate_make(void *child);
 
 /* A host path of the plan as a detached copy of its mounts. */
 int native_open_source(const struct plan_op *op);

@@ -3,7 +3,9 @@
  * Making one takes the kernel about 0.4 ms, as long as all mounts of the root together, so it is
  * made while pid 1 builds the root: by the process that becomes the guest, or where that cannot
  * work beside pid 1 by a helper. The helper shares pid 1's memory and descriptors, has the rights of
- * the guest's user namespace only, and is gone before the guest exists. */
+ * the guest's user namespace only, and is gone before the guest exists. A guest with a
+ * way out gets more than that (netns_gate.c): its helper has memory of its own, since it looks at
+ * errno. */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -51,9 +53,12 @@ static int netns_make(void *arg)
 
 void native_netns_begin(struct native_child *c, struct native_netns *net)
 {
-    static char stack[16384] __attribute__((aligned(64)));
+    static char stack[32768] __attribute__((aligned(64)));
     *net = (struct native_netns){.c = c, .ns_fd = -1};
-    net->pid = clone(netns_make, stack + sizeof(stack), CLONE_VM | CLONE_FILES | SIGCHLD, net);
+    if (c->plan->net)
+        net->pid = clone(native_gate_make, stack + sizeof(stack), CLONE_FILES | SIGCHLD, c);
+    else
+        net->pid = clone(netns_make, stack + sizeof(stack), CLONE_VM | CLONE_FILES | SIGCHLD, net);
     if (net->pid < 0)
         native_child_fail(c, "network namespace", errno, "clone");
 }
@@ -64,6 +69,12 @@ void native_netns_enter(struct native_child *c, struct native_netns *net)
     while (waitpid(net->pid, &status, __WALL) < 0)
         if (errno != EINTR)
             native_child_fail(c, "network namespace", errno, "wait");
+    if (c->plan->net) {
+        if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+            _exit(1); /* the helper has said why */
+        net->ns_fd = c->status->net_ns_fd;
+        util_close(&c->broker_fd);
+    }
     if (net->error || !WIFEXITED(status))
         native_child_fail(c, "network namespace", net->error, "unshare");
     if (setns(net->ns_fd, CLONE_NEWNET) < 0)

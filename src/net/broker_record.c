@@ -1,0 +1,56 @@
+/* Attempts, on their way to the supervisor. Runs in the broker. */
+#include "net/broker_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+bool broker_record_flush(struct broker *b)
+{
+    while (b->out.len > 0) {
+        ssize_t n = send(b->control.fd, b->out.data, b->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN)
+            return false;
+        if (n < 0)
+            break;
+        memmove(b->out.data, b->out.data + n, b->out.len - (size_t)n);
+        b->out.len -= (size_t)n;
+    }
+    uint32_t wants = (b->ending ? 0 : EPOLLIN) | (b->out.len ? EPOLLOUT : 0);
+    return loop_set(&b->loop, &b->control, wants) == 0;
+}
+
+/* Text that came from the guest or from rules ends up on terminals: printable ASCII only. */
+static void record_clean(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *c = text; *c; c++)
+        if (*c < 0x20 || *c >= 0x7f)
+            *c = '?';
+}
+
+void broker_record(struct broker *b, struct netwire_record *r)
+{
+    record_clean(r->name, sizeof(r->name));
+    record_clean(r->address, sizeof(r->address));
+    record_clean(r->rule, sizeof(r->rule));
+    r->lost = b->lost;
+    if (b->out.len + sizeof(*r) > BROKER_OUT_MAX || buf_add(&b->out, r, sizeof(*r)) < 0) {
+        b->out.failed = false;
+        b->lost++;
+        return;
+    }
+    b->lost = 0;
+    broker_record_flush(b);
+}
+
+void broker_record_broken(struct broker *b, const char *why)
+{
+    struct netwire_record r = {.verdict = NETWIRE_BROKEN};
+    snprintf(r.rule, sizeof(r.rule), "%s", why);
+    broker_record(b, &r);
+}

@@ -1,0 +1,35 @@
+/* The supervisor's end of a broker: starts it, hears of every attempt, ends it. */
+#ifndef NET_NETCLIENT_H
+#define NET_NETCLIENT_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include <cordon.h>
+
+#include "net/netwire.h"
+#include "policy/policy.h"
+
+struct netclient {
+    pid_t pid;
+    int fd;       /* readable: records, then end of file */
+    int setup_fd; /* for the set-up helper; closed by whoever started the guest */
+    size_t n_partial;
+    struct netwire_record partial;
+    char failure[160]; /* the broker's last words, when it could not go on */
+};
+
+/* host_ports: listened on at the host's loopback and handed to the broker, in this order. */
+int netclient_start(const struct policy *policy, const uint16_t *host_ports, size_t n_host_ports,
+                    struct netclient **ret_client, struct cordon_err *err);
+
+/* Reads what is there; fn is called for each record. False: the broker is gone. */
+bool netclient_read(struct netclient *c, void (*fn)(void *data, const struct netwire_record *),
+                    void *data);
+
+/* The guest is gone: the broker sends the rest of its records and ends. */
+void netclient_end(struct netclient *c);
+/* Whatever it does: ends it now, waits for it, frees all. NULL is accepted. */
+void netclient_free(struct netclient *c);
+
+#endif

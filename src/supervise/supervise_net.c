@@ -1,0 +1,72 @@
+/* The broker of a guest with a way out, seen from the supervisor: its records, its end. */
+#include "supervise/supervise_net.h"
+
+#include <sys/epoll.h>
+
+#include "base/util.h"
+
+#define NET_LAST_NS 600000000u /* for its last records, longer than it waits itself */
+#define NET_LOST_NS 10000000u
+
+static void net_on_record(void *data, const struct netwire_record *record)
+{
+    struct supervised *s = data;
+    netlog_add(&s->netlog, record);
+    if (s->options.on_network)
+        s->options.on_network(s->options.data, record);
+}
+
+static void net_on_ready(struct loop_watch *w, uint32_t events)
+{
+    struct supervised *s = w->data;
+    (void)events;
+    if (netclient_read(s->guest.net, net_on_record, s))
+        return;
+    loop_set(s->loop, w, 0);
+    if (s->net_state == SUPERVISE_NET_ENDING) {
+        supervise_last(s);
+        return;
+    }
+    s->net_state = SUPERVISE_NET_LOST;
+    supervise_arm(s, supervise_now_ns());
+}
+
+int supervise_net_start(struct supervised *s)
+{
+    s->netlog.begin_ns = s->begin_ns;
+    if (!s->guest.net)
+        return 0;
+    s->net = (struct loop_watch){.fd = s->guest.net->fd, .fn = net_on_ready, .data = s};
+    return loop_set(s->loop, &s->net, EPOLLIN);
+}
+
+bool supervise_net_end(struct supervised *s)
+{
+    if (!s->guest.net || s->net_state != SUPERVISE_NET_UP)
+        return false;
+    s->net_state = SUPERVISE_NET_ENDING;
+    netclient_end(s->guest.net);
+    supervise_arm(s, supervise_now_ns() + NET_LAST_NS);
+    return true;
+}
+
+/* A broker that ends before its guest: either the guest's set-up has failed, which will be told by
+ * the guest's own end, or the way out is lost and the run with it. */
+uint64_t supervise_net_tick(struct supervised *s, uint64_t now)
+{
+    if (s->net_state != SUPERVISE_NET_LOST || s->cause != CAUSE_NONE)
+        return UINT64_MAX;
+    if (s->guest.backend->started(&s->guest) || s->guest.net->failure[0])
+        supervise_end(s, CAUSE_BROKER);
+    return now + NET_LOST_NS;
+}
+
+void supervise_net_done(struct supervised *s)
+{
+    if (!s->guest.net)
+        return;
+    loop_set(s->loop, &s->net, 0);
+    snprintf(s->net_failure, sizeof(s->net_failure), "%s", s->guest.net->failure);
+    netclient_free(s->guest.net);
+    s->guest.net = NULL;
+}
