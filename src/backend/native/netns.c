@@ -2,10 +2,9 @@
  *
  * Making one takes the kernel about 0.4 ms, as long as all mounts of the root together, so it is
  * made while pid 1 builds the root: by the process that becomes the guest, or where that cannot
- * work beside pid 1 by a helper. The helper shares pid 1's memory and descriptors, has the rights of
- * the guest's user namespace only, and is gone before the guest exists. A guest with a
- * way out gets more than that (netns_gate.c): its helper has memory of its own, since it looks at
- * errno. */
+ * work beside pid 1 by a helper. The helper shares pid 1's memory and descriptors, has the rights
+ * of the guest's user namespace only, and is gone before the guest exists. A guest with a way out
+ * gets more than that (netns_gate.c): its helper has memory of its own, since it looks at errno. */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
