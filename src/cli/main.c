@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "backend/native/native_internal.h"
+#include "backend/oci/oci.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
@@ -115,6 +116,8 @@ static int main_version(void)
 
 int main(int argc, char **argv)
 {
+    if (argc == 1 && str_eq(argv[0], PLAN_OCI_INIT))
+        return oci_init_main(); /* pid 1 of a container of ours */
     native_main_argv = argv;
     main_fill_stdio();
     signal(SIGPIPE, SIG_IGN);

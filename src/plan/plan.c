@@ -201,8 +201,16 @@ static int plan_check_binary(const struct policy *policy, const char *command,
                    "command not allowed: %s (allowed_binaries)", command);
 }
 
+static bool plan_is_oci(const struct policy *policy)
+{
+    uint64_t backend = policy_num(policy, FIELD_BACKEND);
+    return backend == BACKEND_OCI || backend == BACKEND_GVISOR;
+}
+
 static int plan_check_backend(const struct policy *policy, struct cordon_err *err)
 {
+    if (plan_is_oci(policy))
+        return plan_check_network(policy, err); /* says itself what else it cannot do */
     if (policy_num(policy, FIELD_BACKEND) != BACKEND_NATIVE)
         return err_set(err, CORDON_ERR_HOST, "plan", 0, "backend %s is not available in this build",
                        policy_written(policy, FIELD_BACKEND));
@@ -312,7 +320,7 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
         return plan_fill_container(p, req, err);
     plan_by_group(p);
     int r = p->tier == TIER_FULL ? plan_full(p, req, err) : plan_landlock(p, req, err);
-    if (r < 0)
+    if (r < 0 || (plan_is_oci(policy) && plan_oci(p, req, err) < 0))
         return -1;
     if (plan_rlimits(p, policy) < 0)
         return err_nomem(err, "plan");

@@ -36,6 +36,16 @@
  */
 #define PLAN_ID_BASE 2000000000u
 
+/* Where a bundle for an OCI runtime is laid out: a private tmpfs over a folder that exists
+ * everywhere and that no grant can name. */
+#define PLAN_OCI_PLACE "/dev/shm"
+#define PLAN_OCI_BUNDLE PLAN_OCI_PLACE "/bundle"
+#define PLAN_OCI_ROOT PLAN_OCI_BUNDLE "/rootfs"
+#define PLAN_OCI_BINDS PLAN_OCI_PLACE "/binds"     /* per operation: what it shows */
+#define PLAN_OCI_OVERLAY PLAN_OCI_PLACE "/overlay" /* where the workspace's overlay is mounted */
+#define PLAN_OCI_SCRATCH PLAN_OCI_PLACE "/scratch" /* the one tmpfs behind /tmp, home, shm */
+#define PLAN_OCI_INIT "/.cordon/init"              /* inside: ours, the container's pid 1 */
+
 /* Operations on the guest's root, executed in order by the guest's pid 1 before the pivot. dst is
  * relative to the new root, without a leading slash. */
 enum plan_op_kind {
@@ -79,6 +89,19 @@ struct plan_fence {
     const char *path; /* as the guest sees it (tier full), on the host (tier landlock) */
     bool write;
     bool optional;
+};
+
+/* An OCI runtime builds the wall: what it is given, besides the operations. */
+enum plan_runtime { PLAN_RUNTIME_RUNC, PLAN_RUNTIME_CRUN, PLAN_RUNTIME_RUNSC }; /* as the field's */
+struct plan_oci {
+    enum plan_runtime runtime;
+    const char *wall;   /* "oci" or "gvisor" */
+    const char *name;   /* of the runtime */
+    const char *path;   /* of its program */
+    const char *config; /* config.json of the bundle */
+    /* A caller who is not root: ids for the launcher's own root beside the caller's. */
+    unsigned sub_uid, sub_gid;
+    bool alone; /* there are none: gVisor can do with one id, for guests that write no host files */
 };
 
 /* Rows of setrlimit. */
@@ -173,8 +196,9 @@ struct plan {
     const char *apparmor; /* profile the guest's program gets at its execve, or NULL */
     uid_t host_uid;       /* what the guest's uid is on the host (tier full) */
     gid_t host_gid;
-    bool own_host_ids;  /* true: root started us and the guest gets an id of its own */
-    const char *rootfs; /* host folder in the place of the host's runtime, or NULL */
+    bool own_host_ids;          /* true: root started us and the guest gets an id of its own */
+    const struct plan_oci *oci; /* NULL: the wall is our own */
+    const char *rootfs;         /* host folder in the place of the host's runtime, or NULL */
     bool time_ns;
     bool time_at_exec;       /* execve enters a time namespace that waits (Linux 6.3) */
     bool host_network;       /* --unsafe-host-network */
@@ -215,6 +239,9 @@ struct plan_request {
     bool workspace_copy;
     const char *rootfs; /* host folder that serves as the guest's root; NULL: the host's runtime */
 };
+
+/* One of the two parts an overlay is made of, which no guest sees by itself. */
+bool plan_oci_is_layer(const struct plan_op *op);
 
 /* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy.
  */

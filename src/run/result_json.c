@@ -180,6 +180,10 @@ static void json_enforcement(struct jsonw *j, const struct result *r)
         jsonw_str(j, "limits", limits);
         if (p->missing)
             jsonw_str(j, "missing", p->missing);
+        if (p->oci)
+            jsonw_str(j, "runtime", p->oci->name);
+        if (p->rootfs)
+            jsonw_str(j, "root", "read-only image");
         if (r->workspace_mode)
             jsonw_str(j, "workspace", r->workspace_mode);
     }

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backend/oci/oci.h"
 #include "base/raw.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -73,6 +74,11 @@ static void child_keep_only_ours(struct native_child *c)
         for (size_t i = 0; i < p->n_files; i++)
             if (c->file_fds[i] > last && (next < 0 || c->file_fds[i] < next))
                 next = c->file_fds[i];
+        const int ours[] = {c->oci ? c->oci->status_fd : -1, c->oci ? c->oci->exe_fd : -1,
+                            c->oci ? c->oci->v2_fd : -1};
+        for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+            if (ours[i] > last && (next < 0 || ours[i] < next))
+                next = ours[i];
         if (next < 0)
             break;
         if (next > last + 1)

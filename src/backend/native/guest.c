@@ -84,13 +84,15 @@ static void guest_limits(struct native_child *c)
         /* not ours to raise: what stands is tighter than what was asked for */
         if (r != -EPERM || raw_call(SYS_prlimit64, 0, resource, NULL, old) < 0 || old[1] > lim[0])
             native_child_fail(c, "rlimit", (int)-r, "setrlimit");
+        if (old[0] == old[1])
+            continue;
         old[0] = old[1];
         guest_check(c, raw_call(SYS_prlimit64, 0, resource, old, NULL), "rlimit", "setrlimit");
     }
 }
 
 /* So many of the cores we have ourselves; which ones is left to chance, so that guests spread. */
-static void guest_cores(struct native_child *c)
+void native_fence_cores(struct native_child *c)
 {
     unsigned cores = c->plan->cores;
     cpu_set_t have, mine;
@@ -123,7 +125,7 @@ static void guest_cores(struct native_child *c)
 static void guest_groups(struct native_child *c)
 {
     guest_check(c, cgroup_enter(c->entries, c->n_entries), "cgroup", "enter");
-    if (c->plan->tier == TIER_FULL)
+    if (c->plan->tier == TIER_FULL && !c->plan->oci)
         guest_check(c, raw_call(SYS_unshare, CLONE_NEWCGROUP), "cgroup namespace", "unshare");
 }
 
@@ -140,6 +142,11 @@ static void guest_seal(struct native_child *c)
     const struct plan *p = c->plan;
     if (!p->filter_options.notify) {
         guest_check(c, guest_filter(&p->filter, 0), "seccomp", "filter");
+        return;
+    }
+    if (p->oci && p->oci->runtime == PLAN_RUNTIME_RUNSC) {
+        /* gVisor's kernel has filters, but nobody to tell */
+        guest_check(c, guest_filter(&p->quiet_filter, 0), "seccomp", "filter");
         return;
     }
     /* The keeper carries some calls out: a signal must not start them a second time (since 5.19).
@@ -231,7 +238,7 @@ static int guest_main_after(void *arg)
     guest_session(g->child);
     guest_reset_signals();
     guest_limits(g->child);
-    guest_cores(g->child);
+    native_fence_cores(g->child);
     guest_groups(g->child);
     guest_close(g);
     guest_start(g);
@@ -307,7 +314,7 @@ static int guest_main_beside(void *arg)
     guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
     guest_receive_groups(c);
     guest_limits(c);
-    guest_cores(c);
+    native_fence_cores(c);
     guest_groups(c);
     guest_close(g);
 

@@ -18,6 +18,7 @@
 
 #include "backend/native/cgroup.h"
 #include "backend/native/native_internal.h"
+#include "backend/oci/oci.h"
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -42,6 +43,7 @@ struct native_start {
     int *mount_fds;
     int *file_fds;
     struct netclient *net; /* the broker, of a guest with a way out */
+    struct oci_start *oci; /* NULL: the wall is our own */
 };
 
 static void native_free(struct native *n)
@@ -74,6 +76,7 @@ static void start_done(struct native_start *s)
     free(s->mount_fds);
     free(s->file_fds);
     netclient_free(s->net);
+    oci_free(s->oci);
     native_free(s->n);
 }
 
@@ -119,6 +122,23 @@ static int start_streams(struct native_start *s, struct cordon_err *err)
     return 0;
 }
 
+/* The page must outlive an execve where a runtime stands between us and pid 1. */
+static int start_status(struct native_start *s, struct cordon_err *err)
+{
+    if (s->child.plan->oci) {
+        if (oci_prepare(s->child.plan, &s->oci, &s->n->status, err) < 0)
+            return -1;
+        s->child.oci = s->oci;
+        return 0;
+    }
+    void *page = mmap(NULL, sizeof(struct native_status), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "status page");
+    s->n->status = page;
+    return 0;
+}
+
 static int start_prepare(struct native_start *s, struct cordon_err *err)
 {
     const struct plan *p = s->child.plan;
@@ -134,11 +154,8 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
         s->mount_fds[i] = -1;
     for (size_t i = 0; i < p->n_files; i++)
         s->file_fds[i] = -1;
-    void *page = mmap(NULL, sizeof(struct native_status), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "status page");
-    s->n->status = page;
+    if (start_status(s, err) < 0)
+        return -1;
     s->n->status->listener_fd = -1;
     if (start_streams(s, err) < 0)
         return -1;
@@ -150,6 +167,11 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     if ((p->cgroups.kind != HOST_CGROUP_NONE || p->cgroups.v2[0]) &&
         cgroup_create(&p->cgroups, &p->limits, &s->n->cgroup, err) < 0)
         return -1;
+    /* the launcher and its runtime are not the guest: what counts enters by itself */
+    if (s->oci && s->n->cgroup && cgroup_clone_fd(s->n->cgroup) >= 0 &&
+        (s->oci->v2_fd =
+             openat(cgroup_clone_fd(s->n->cgroup), "cgroup.procs", O_WRONLY | O_CLOEXEC)) < 0)
+        return err_set(err, CORDON_ERR_HOST, "cgroup", errno, "cgroup.procs");
 
     if (p->net && native_broker_start(p->net, &s->child, &s->net, err) < 0)
         return -1;
@@ -177,7 +199,7 @@ static int start_abort(pid_t pid, int pidfd)
 static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd,
                          struct cordon_err *err)
 {
-    int into = s->n->cgroup ? cgroup_clone_fd(s->n->cgroup) : -1;
+    int into = s->n->cgroup && !s->oci ? cgroup_clone_fd(s->n->cgroup) : -1;
     struct clone_args args = {
         .flags = flags | CLONE_PIDFD | (into >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
@@ -277,15 +299,19 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         return err_hint(err, "%s", start_refusal_hint(e));
     }
     if (pid == 0) {
+        if (plan->oci)
+            oci_launch_main(&s.child);
         if (plan->tier == TIER_FULL)
             native_child_main(&s.child);
         native_keeper_main(&s.child);
     }
 
     bool refused = false;
-    if ((plan->tier == TIER_FULL && plan->own_host_ids &&
-         native_write_maps(pid, id, &refused, err) < 0) ||
-        (plan->own_host_ids && send(s.go[1], "g", 1, MSG_NOSIGNAL) != 1 && errno != EPIPE &&
+    bool told = plan->own_host_ids || plan->oci; /* who waits for its map */
+    if ((plan->oci ? oci_write_maps(plan, pid, id, &refused, err) < 0
+                   : plan->tier == TIER_FULL && plan->own_host_ids &&
+                         native_write_maps(pid, id, &refused, err) < 0) ||
+        (told && send(s.go[1], "g", 1, MSG_NOSIGNAL) != 1 && errno != EPIPE &&
          err_set(err, CORDON_ERR_INTERNAL, "start", errno, "start signal") < 0) ||
         start_groups(&s, err) < 0) {
         *ret_host_refused = refused;
@@ -441,7 +467,7 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
                            st->fail_errno == ENOSYS || st->fail_errno == ENOSPC);
         err_set(err,
                 o->host_refused || finish_is_unreachable(g, st) || str_eq(st->stage, "apparmor") ||
-                        native_stage_is_netless(st)
+                        native_stage_is_netless(st) || str_eq(st->stage, "runtime")
                     ? CORDON_ERR_HOST
                     : CORDON_ERR_INTERNAL,
                 st->stage, st->fail_errno, "%s", st->what);

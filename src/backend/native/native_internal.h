@@ -54,6 +54,8 @@ struct native_status {
     _Atomic uint32_t denials[NATIVE_CALLS];
 };
 
+struct oci_start;
+
 /* Everything the child needs, laid out before the clone: it allocates nothing. */
 struct native_child {
     const struct plan *plan;
@@ -69,8 +71,9 @@ struct native_child {
     const int *file_fds;  /* per plan file: open source, or -1 */
     char *argv_area;      /* the supervisor's own argument memory, wiped in the child */
     size_t argv_area_len;
-    uint64_t clock_offset_ns; /* what the guest's monotonic clock lacks of the host's */
-    unsigned id;              /* tier landlock, guests of root: uid and gid of the guest */
+    uint64_t clock_offset_ns;    /* what the guest's monotonic clock lacks of the host's */
+    unsigned id;                 /* tier landlock, guests of root: uid and gid of the guest */
+    const struct oci_start *oci; /* an OCI runtime builds the wall: what its launcher needs */
 };
 
 /* child.c, runs as the guest's pid 1; never returns */
@@ -184,6 +187,8 @@ void native_guest_step(struct native_guest *g, uint32_t step);
 bool native_guest_wait(struct native_guest *g, uint32_t done); /* false: it ended before */
 void native_guest_wait_exec(struct native_guest *g);
 int native_fence_apparmor(const char *name);
+/* Binds the calling process to as many cores as the plan says. Bare calls. */
+void native_fence_cores(struct native_child *c);
 /* The offsets of the guest's clocks, for the kernel. */
 void native_clock_text(struct native_child *c, char *ret_text, size_t size);
 uint64_t native_tv_ns(struct timeval tv);

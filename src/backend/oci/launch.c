@@ -1,0 +1,431 @@
+/* The launcher: lays the bundle out in a tmpfs of its own, runs the runtime, reaps. Runs after the
+ * clone as pid 1 of its namespaces, root only there; it allocates nothing and decides nothing. */
+#include "backend/oci/oci.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+
+#define LAUNCH_SAYS PLAN_OCI_PLACE "/says" /* what the runtime prints */
+#define LAUNCH_STATE PLAN_OCI_PLACE "/state"
+#define LAUNCH_HIGH 64 /* descriptors are put in order above this */
+
+static bool launch_is_gvisor(const struct native_child *c)
+{
+    return c->plan->oci->runtime == PLAN_RUNTIME_RUNSC;
+}
+
+static void launch_proc(struct native_child *c, const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        native_child_fail(c, str_starts(path, "/proc/self") ? "ids" : "proc", errno, path);
+    close(fd);
+}
+
+/* The one map that nobody needs help for. */
+static void launch_map_self(struct native_child *c)
+{
+    char map[48];
+    launch_proc(c, "/proc/self/setgroups", "deny");
+    snprintf(map, sizeof(map), "0 %u 1\n", (unsigned)c->plan->host_uid);
+    launch_proc(c, "/proc/self/uid_map", map);
+    snprintf(map, sizeof(map), "0 %u 1\n", (unsigned)c->plan->host_gid);
+    launch_proc(c, "/proc/self/gid_map", map);
+}
+
+static void launch_become_root(struct native_child *c)
+{
+    prctl(PR_SET_DUMPABLE, 1);
+    native_child_wait(c);
+    if (c->plan->oci->alone)
+        launch_map_self(c);
+    /* where the kernel was told to refuse it there are no other groups to leave */
+    if (syscall(SYS_setgroups, 0, NULL) < 0 && errno != EPERM)
+        native_child_fail(c, "ids", errno, "setgroups");
+    if (syscall(SYS_setresgid, 0, 0, 0) < 0 || syscall(SYS_setresuid, 0, 0, 0) < 0)
+        native_child_fail(c, "ids", errno, "setresuid");
+    prctl(PR_SET_DUMPABLE, 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+static void launch_mount(struct native_child *c, const char *type, const char *at,
+                         unsigned long flags, const char *options)
+{
+    if (mount(type, at, type, flags, options) < 0)
+        native_child_fail(c, str_eq(type, "proc") ? "proc" : "root", errno, at);
+}
+
+static void launch_mkdir(struct native_child *c, const char *path, mode_t mode)
+{
+    if (mkdir(path, mode) < 0 || chmod(path, mode) < 0)
+        native_child_fail(c, "bundle", errno, path);
+}
+
+static void launch_write(struct native_child *c, const char *path, const char *data, size_t len)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    for (size_t done = 0; fd >= 0 && done < len;) {
+        ssize_t n = write(fd, data + done, len - done);
+        if (n <= 0)
+            native_child_fail(c, "bundle", errno, path);
+        done += (size_t)n;
+    }
+    if (fd < 0)
+        native_child_fail(c, "bundle", errno, path);
+    close(fd);
+}
+
+/* Our own program as far as it is loaded: by name it may be out of the guest's reach. */
+static void launch_put_init(struct native_child *c)
+{
+    int fd = open(PLAN_OCI_ROOT PLAN_OCI_INIT, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
+    off_t at = 0;
+    while (fd >= 0 && (size_t)at < c->oci->exe_len) {
+        ssize_t n = sendfile(fd, c->oci->exe_fd, &at, c->oci->exe_len - (size_t)at);
+        if (n <= 0)
+            native_child_fail(c, "bundle", n < 0 ? errno : EIO, "init");
+    }
+    if (fd < 0 || fchmod(fd, 0755) < 0)
+        native_child_fail(c, "bundle", errno, "init");
+    close(fd);
+}
+
+static void launch_place(struct native_child *c)
+{
+    const struct plan_limits *l = &c->plan->limits;
+    char options[96];
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        native_child_fail(c, "propagation", errno, "/");
+    launch_mount(c, "proc", "/proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    /* A tree of mixed versions makes crun give up; the limits are ours, so no runtime needs one. */
+    if (c->plan->oci->runtime == PLAN_RUNTIME_CRUN)
+        mount("tmpfs", "/sys/fs/cgroup", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY,
+              NULL);
+    launch_mount(c, "tmpfs", PLAN_OCI_PLACE, MS_NOSUID | MS_NODEV,
+                 "size=128m,nr_inodes=16384,mode=0755");
+    launch_mkdir(c, LAUNCH_STATE, 0700);
+    launch_mkdir(c, PLAN_OCI_BINDS, 0755);
+    launch_mkdir(c, PLAN_OCI_OVERLAY, 0755);
+    launch_mkdir(c, PLAN_OCI_SCRATCH, 0755);
+    launch_mkdir(c, PLAN_OCI_BUNDLE, 0755);
+    launch_mkdir(c, PLAN_OCI_ROOT, 0755);
+    launch_mkdir(c, PLAN_OCI_ROOT "/.cordon", 0755);
+    snprintf(options, sizeof(options), "size=%llu,nr_inodes=%llu,mode=0755",
+             (unsigned long long)l->scratch_bytes, (unsigned long long)l->scratch_inodes);
+    launch_mount(c, "tmpfs", PLAN_OCI_SCRATCH, MS_NOSUID | MS_NODEV, options);
+    launch_write(c, PLAN_OCI_BUNDLE "/config.json", c->plan->oci->config,
+                 strlen(c->plan->oci->config));
+    launch_write(c, PLAN_OCI_ROOT "/.cordon/job", c->oci->job, c->oci->job_len);
+    launch_put_init(c);
+}
+
+/* Every flag is set here, on all mounts of the tree at once; the runtime's binds inherit them. */
+static void launch_bind(struct native_child *c, size_t i, const char *at)
+{
+    const struct plan_op *op = &c->plan->ops[i];
+    _cleanup_close_ int tree = c->mount_fds[i] >= 0 ? c->mount_fds[i] : native_open_source(op);
+    if (tree < 0)
+        native_child_fail(c, "bind", errno, op->src);
+    struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV};
+    if (!(op->flags & PLAN_BIND_RW))
+        attr.attr_set |= SYS_MOUNT_ATTR_RDONLY;
+    if (op->flags & PLAN_BIND_NOEXEC)
+        attr.attr_set |= SYS_MOUNT_ATTR_NOEXEC;
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
+        native_child_fail(c, "bind", errno, op->src);
+    if ((op->flags & PLAN_BIND_FILE ? mknod(at, S_IFREG | 0644, 0) : mkdir(at, 0755)) < 0)
+        native_child_fail(c, "bundle", errno, at);
+    if (sys_move_mount(tree, "", AT_FDCWD, at, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        native_child_fail(c, "bind", errno, op->dst);
+}
+
+static void launch_scratch(struct native_child *c, const struct plan_op *op)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), PLAN_OCI_SCRATCH "/%s", op->src);
+    launch_mkdir(c, path, op->mode);
+    if (!c->plan->oci->alone && chown(path, PLAN_GUEST_UID, PLAN_GUEST_GID) < 0)
+        native_child_fail(c, "scratch", errno, path);
+}
+
+static bool launch_is_dev(const struct plan_op *op)
+{
+    return str_starts(op->dst, "dev/") || str_starts(op->dst, "proc/") || str_eq(op->dst, "proc");
+}
+
+static void launch_op(struct native_child *c, int rootfd, int overlay, size_t i)
+{
+    const struct plan_op *op = &c->plan->ops[i];
+    char at[PATH_MAX];
+    bool dir = op->kind == PLAN_OP_BIND   ? !(op->flags & PLAN_BIND_FILE)
+               : op->kind == PLAN_OP_MASK ? (op->flags & PLAN_MASK_DIR) != 0
+                                          : true;
+    switch (op->kind) {
+    case PLAN_OP_DIR:
+        if (mkdirat(rootfd, op->dst, op->mode) < 0 && errno != EEXIST)
+            native_child_fail(c, "root", errno, op->dst);
+        return;
+    case PLAN_OP_SYMLINK:
+        if (!launch_is_dev(op) && symlinkat(op->src, rootfd, op->dst) < 0)
+            native_child_fail(c, "root", errno, op->dst);
+        return;
+    case PLAN_OP_FILE: native_root_put_file(c, rootfd, op); return;
+    case PLAN_OP_BIND:
+        if (op->flags & PLAN_BIND_DEV)
+            return;
+        snprintf(at, sizeof(at), plan_oci_is_layer(op) ? PLAN_OCI_OVERLAY "/%s" : "%s", op->dst);
+        if (!plan_oci_is_layer(op))
+            snprintf(at, sizeof(at), PLAN_OCI_BINDS "/%zu", i);
+        launch_bind(c, i, at);
+        if (plan_oci_is_layer(op))
+            return;
+        break;
+    case PLAN_OP_OVERLAY: native_root_overlay(c, overlay, op); break;
+    case PLAN_OP_SCRATCH: launch_scratch(c, op); break;
+    case PLAN_OP_MASK:
+    case PLAN_OP_PROC:
+    case PLAN_OP_DEVPTS: break;
+    }
+    if (!launch_is_dev(op))
+        native_root_make_target(c, rootfd, op, dir);
+}
+
+/* The folder that the guest will know as its working directory, from here. */
+static void launch_enter_cwd(struct native_child *c)
+{
+    const struct plan *p = c->plan;
+    char at[PATH_MAX] = "";
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct plan_op *op = &p->ops[i];
+        if (!str_eq(op->dst, p->cwd + 1))
+            continue;
+        if (op->kind == PLAN_OP_SCRATCH)
+            snprintf(at, sizeof(at), PLAN_OCI_SCRATCH "/%s", op->src);
+        else if (op->kind == PLAN_OP_OVERLAY)
+            snprintf(at, sizeof(at), PLAN_OCI_OVERLAY "/%s", op->dst);
+        else if (op->kind == PLAN_OP_BIND)
+            snprintf(at, sizeof(at), PLAN_OCI_BINDS "/%zu", i);
+    }
+    if (!at[0] || chdir(at) < 0)
+        native_child_fail(c, "working directory", at[0] ? errno : ENOENT, p->cwd);
+}
+
+/* As the guest: what is put there belongs to it. */
+static void launch_files(struct native_child *c)
+{
+    const struct plan *p = c->plan;
+    if (p->n_files == 0 && !p->hands_back_cwd)
+        return;
+    launch_enter_cwd(c);
+    if (syscall(SYS_setresgid, -1, PLAN_GUEST_GID, -1) < 0 ||
+        syscall(SYS_setresuid, -1, PLAN_GUEST_UID, -1) < 0)
+        native_child_fail(c, "ids", errno, "setresuid");
+    native_child_copy_files(c);
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)
+        native_child_fail(c, "ids", errno, "setresuid");
+    prctl(PR_SET_DUMPABLE, 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (p->hands_back_cwd)
+        native_collect_send(c);
+    if (chdir("/") < 0)
+        native_child_fail(c, "working directory", errno, "/");
+}
+
+/* Second lock behind the filter, for runtimes that make no user namespace of their own. */
+static void launch_no_more_namespaces(struct native_child *c)
+{
+    launch_proc(c, "/proc/sys/user/max_user_namespaces", "0");
+}
+
+/* In the process that becomes the runtime: the descriptors of oci.h, in their order, and no other.
+ */
+static int launch_descriptors(struct native_child *c)
+{
+    int fds[OCI_FD_ENTRIES + CGROUP_ENTRIES_MAX], n = 0;
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int says = open(LAUNCH_SAYS, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (null < 0 || says < 0)
+        return -1;
+    if (launch_is_gvisor(c))
+        return sys_close_range(3, ~0U) < 0 ? -1 : 0; /* the streams are the guest's */
+    fds[n++] = c->oci->status_fd;
+    fds[n++] = c->go_fd;
+    for (int i = 0; i < 3; i++)
+        fds[n++] = i;
+    fds[n++] = c->oci->v2_fd >= 0 ? c->oci->v2_fd : null;
+    for (size_t i = 0; i < c->n_entries; i++)
+        fds[n++] = c->entries[i];
+    for (int i = 0; i < n; i++)
+        if ((fds[i] = fcntl(fds[i], F_DUPFD, LAUNCH_HIGH)) < 0)
+            return -1;
+    if (dup2(null, 0) < 0 || dup2(says, 1) < 0 || dup2(says, 2) < 0)
+        return -1;
+    for (int i = 0; i < n; i++)
+        if (dup2(fds[i], OCI_FD_STATUS + i) < 0)
+            return -1;
+    return sys_close_range((unsigned)(OCI_FD_STATUS + n), ~0U) < 0 ? -1 : n;
+}
+
+static _Noreturn void launch_exec(struct native_child *c)
+{
+    static char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/",
+                                "XDG_RUNTIME_DIR=" PLAN_OCI_PLACE, NULL};
+    const struct plan *p = c->plan;
+    char *path = (char *)p->oci->path, keep[16];
+    sigset_t none;
+    int r = 0;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    if (launch_is_gvisor(c)) {
+        /* the guest's memory is the sandbox's: all of it is inside */
+        r = cgroup_enter(c->entries, c->n_entries);
+        if (r == 0 && c->oci->v2_fd >= 0)
+            r = cgroup_enter(&c->oci->v2_fd, 1);
+        if (r < 0)
+            native_child_fail(c, "cgroup", -r, "enter");
+        native_fence_cores(c);
+    }
+    int n = launch_descriptors(c);
+    if (n < 0)
+        native_child_fail(c, "descriptors", errno, "runtime");
+    snprintf(keep, sizeof(keep), "%d", n);
+    char *const runc[] = {path, "--root",   LAUNCH_STATE,    "run",    "--detach", "--preserve-fds",
+                          keep, "--bundle", PLAN_OCI_BUNDLE, "cordon", NULL};
+    char *const crun[] = {
+        path,       "--root",        LAUNCH_STATE,     "--cgroup-manager=disabled",
+        "run",      "--detach",      "--preserve-fds", keep,
+        "--bundle", PLAN_OCI_BUNDLE, "cordon",         NULL};
+    char *const runsc[] = {path,        "--root",     LAUNCH_STATE,       "--log",
+                           LAUNCH_SAYS, "--rootless", "--ignore-cgroups", "--network=none",
+                           "run",       "--bundle",   PLAN_OCI_BUNDLE,    "cordon",
+                           NULL};
+    char *const *const all[] = {
+        [PLAN_RUNTIME_RUNC] = runc, [PLAN_RUNTIME_CRUN] = crun, [PLAN_RUNTIME_RUNSC] = runsc};
+    execve(path, all[p->oci->runtime], env);
+    native_child_fail(c, "runtime", errno, path);
+}
+
+/* The last line the runtime printed: its reason. */
+static _Noreturn void launch_runtime_failed(struct native_child *c)
+{
+    static char text[4096];
+    int fd = open(LAUNCH_SAYS, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
+        n--;
+    text[n > 0 ? n : 0] = '\0';
+    char *line = strrchr(text, '\n');
+    line = line ? line + 1 : text;
+    native_child_fail(c, "runtime", 0, *line ? line : "the runtime failed without a word");
+}
+
+/* Reaps until the container's init is gone: it is the only child that is left then. */
+static _Noreturn void launch_reap(struct native_child *c, pid_t runtime)
+{
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, __WALL)) > 0 || errno == EINTR)
+        if (pid == runtime && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
+            if (atomic_load(&c->status->state) == NATIVE_SETUP)
+                launch_runtime_failed(c);
+            _exit(1); /* init told its own reason */
+        }
+    _exit(0);
+}
+
+/* gVisor: the runtime stays, ends as its guest ended, and takes signals for it. */
+static _Noreturn void launch_watch(struct native_child *c, pid_t runtime, int sig_fd)
+{
+    struct native_status *s = c->status;
+    struct pollfd fds[2] = {{.fd = sig_fd, .events = POLLIN}, {.fd = c->go_fd, .events = POLLIN}};
+    int status = 0;
+    pid_t pid;
+    for (;;) {
+        while ((pid = waitpid(-1, &status, __WALL | WNOHANG)) > 0 && pid != runtime)
+            ;
+        if (pid == runtime)
+            break;
+        char drop[512], sig;
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            native_child_fail(c, "init", errno, "poll");
+        if (fds[0].revents)
+            (void)!read(sig_fd, drop, sizeof(drop));
+        if (fds[1].revents) {
+            if (read(c->go_fd, &sig, 1) <= 0)
+                _exit(1); /* the supervisor is gone */
+            kill(runtime, sig);
+        }
+    }
+    s->exited_ns = native_now_ns();
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    struct stat says;
+    if (code >= 125 && stat(LAUNCH_SAYS, &says) == 0 && says.st_size > 0)
+        launch_runtime_failed(c);
+    if (!WIFEXITED(status))
+        _exit(1); /* the sandbox itself was killed: the state says that it ran */
+    s->wstatus = code > 128 && code <= 192 ? code - 128 : code << 8;
+    atomic_store(&s->state, NATIVE_EXITED);
+    kill(-1, SIGKILL);
+    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
+        ;
+    native_child_note_end(c);
+    _exit(0);
+}
+
+_Noreturn void oci_launch_main(struct native_child *c)
+{
+    native_child_begin(c);
+    launch_become_root(c);
+    launch_place(c);
+    int rootfd = open(PLAN_OCI_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int overlay = open(PLAN_OCI_OVERLAY, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (rootfd < 0 || overlay < 0)
+        native_child_fail(c, "bundle", errno, PLAN_OCI_ROOT);
+    umask(0);
+    for (size_t i = 0; i < c->plan->n_ops; i++)
+        launch_op(c, rootfd, overlay, i);
+    umask(022);
+    close(rootfd);
+    close(overlay);
+    launch_files(c);
+    native_child_plain_manners(c);
+    native_child_leave_keyring(c);
+    if (!launch_is_gvisor(c))
+        launch_no_more_namespaces(c);
+    int sig_fd = native_child_signals(c, false);
+    if (native_child_receive_groups(c) < 0)
+        _exit(1); /* the supervisor gave up or died */
+    if (launch_is_gvisor(c)) {
+        native_child_note_usage(c);
+        atomic_store(&c->status->no_listener, 1);
+        c->status->started_ns = native_now_ns();
+        atomic_store(&c->status->state, NATIVE_STARTED);
+    }
+    pid_t runtime = fork();
+    if (runtime == 0)
+        launch_exec(c);
+    if (runtime < 0)
+        native_child_fail(c, "fork", errno, "runtime");
+    /* The guest's streams are its own now. */
+    for (int i = 0; i < 3; i++)
+        close(i);
+    if (launch_is_gvisor(c))
+        launch_watch(c, runtime, sig_fd);
+    close(c->oci->status_fd);
+    launch_reap(c, runtime);
+}

@@ -1,0 +1,64 @@
+/* An OCI runtime (runc, crun, runsc) as the builder of the wall, without a daemon.
+ *
+ * Theory of operation. The native backend's outer half stays as it is: it clones a first process
+ * into new user, mount and pid namespaces and watches it. For this wall that process is the
+ * *launcher*: host root to nobody, pid 1 of everything that follows, so that its end takes the
+ * runtime, the container and what else they started along. It lays the bundle out in a private
+ * tmpfs that vanishes with it, and runs the runtime in detached mode. The container's pid 1 is our
+ * own *init*, which is the native wall's pid 1 from there on: limits, Landlock, filter, execve,
+ * reaping, the count of refused calls, all told on the same status page.
+ *
+ *   supervisor ── launcher (pid 1, namespaces of ours) ── runtime, gone after the start
+ *                      └── init (pid 1 of the container) ── the guest's program
+ *
+ * runsc cannot hand descriptors in: there the launcher keeps the status page, the runtime stays as
+ * the sandbox's parent, and init reports by its exit status. */
+#ifndef OCI_OCI_H
+#define OCI_OCI_H
+
+#include <stddef.h>
+
+#include "backend/native/native_internal.h"
+
+/* Descriptors of init, by the runtime's --preserve-fds. */
+enum oci_fd {
+    OCI_FD_STATUS = 3, /* the status page */
+    OCI_FD_GO,         /* lifeline and signals */
+    OCI_FD_STDIN,      /* the guest's streams; those of init belong to the runtime */
+    OCI_FD_STDOUT,
+    OCI_FD_STDERR,
+    OCI_FD_V2,      /* cgroup.procs of the v2 group, or /dev/null */
+    OCI_FD_ENTRIES, /* entries of v1 groups, as many as there are */
+};
+
+/* What the supervisor opens and makes before the clone. */
+struct oci_start {
+    int status_fd, exe_fd, v2_fd; /* -1: none */
+    size_t exe_len;               /* of what has to be loaded */
+    char *job;                    /* what init is to do, see job.c */
+    size_t job_len;
+};
+
+/* start.c, in the supervisor. The status page comes from oci_prepare(). */
+int oci_prepare(const struct plan *p, struct oci_start **ret, struct native_status **ret_status,
+                struct cordon_err *err);
+void oci_free(struct oci_start *o);
+/* The id map of the launcher: root of its own, and the guest. Without root gVisor's launcher maps
+ * itself. */
+int oci_write_maps(const struct plan *p, pid_t pid, unsigned id, bool *ret_refused,
+                   struct cordon_err *err);
+
+/* launch.c: the launcher; never returns */
+_Noreturn void oci_launch_main(struct native_child *c);
+
+/* job.c: the plan's inner half as bytes. The text is made by the supervisor and read by init, which
+ * is the same program. */
+int oci_job_make(const struct plan *p, char **ret, size_t *ret_len, struct cordon_err *err);
+/* The plan's pointers lead into the text. -1: not one of ours. */
+int oci_job_read(char *text, size_t len, struct plan *ret);
+#define OCI_JOB_MAX ((size_t)64 << 20)
+
+/* init.c: main() of the container's pid 1 */
+int oci_init_main(void);
+
+#endif
