@@ -301,7 +301,8 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
     p->rows = req->rows;
     p->columns = req->columns;
     p->time_ns = host->time_ns;
-    p->time_at_exec = host->kernel_major > 6 || (host->kernel_major == 6 && host->kernel_minor >= 3);
+    p->time_at_exec =
+        host->kernel_major > 6 || (host->kernel_major == 6 && host->kernel_minor >= 3);
     p->cgroups = host->cgroups;
     p->own_host_ids = host->is_root;
     p->host_uid = host->is_root ? PLAN_ID_BASE : host->uid;

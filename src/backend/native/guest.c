@@ -1,13 +1,13 @@
 /* The process that becomes the guest's program.
  *
- * It shares pid 1's memory and descriptors until its execve, so that no page table is copied, and so
- * that the filter's listener, made here, appears in pid 1 and vanishes from the guest. errno and the
- * rest of the C library's thread data are pid 1's: every call here is a bare one, and it stores only
- * into the status page, *g and its own stack.
+ * It shares pid 1's memory and descriptors until its execve, so that no page table is copied, and
+ * so that the filter's listener, made here, appears in pid 1 and vanishes from the guest. errno and
+ * the rest of the C library's thread data are pid 1's: every call here is a bare one, and it stores
+ * only into the status page, *g and its own stack.
  *
- * Where the kernel lets it (native_guest_begin) it works beside pid 1: the network namespace and the
- * filter cost as much as all mounts of the root. Elsewhere (native_guest_clone) pid 1 does its part
- * first and waits. */
+ * Where the kernel lets it (native_guest_begin) it works beside pid 1: the network namespace and
+ * the filter cost as much as all mounts of the root. Elsewhere (native_guest_clone) pid 1 does its
+ * part first and waits. */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
@@ -173,8 +173,8 @@ static int guest_exec(const struct plan *p, const char *path, void *unused)
     return (int)-raw_call(SYS_execve, path, p->argv, p->env);
 }
 
-/* The last capability goes, the walls close. Only the guest is fenced, pid 1 is not: the kernel then
- * also refuses it to trace or signal anything outside its own domain, pid 1 included. */
+/* The last capability goes, the walls close. Only the guest is fenced, pid 1 is not: the kernel
+ * then also refuses it to trace or signal anything outside its own domain, pid 1 included. */
 static void guest_close(struct native_guest *g)
 {
     struct native_child *c = g->child;

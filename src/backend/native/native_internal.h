@@ -45,7 +45,7 @@ struct native_status {
     _Atomic uint32_t
         processes_refused; /* forks, where one process is the limit and no group counts */
     uint32_t scratch_full; /* no space or no inode was left when the main process ended */
-    int32_t net_ns_fd; /* the guest's network namespace, from the helper that made it */
+    int32_t net_ns_fd;     /* the guest's network namespace, from the helper that made it */
     char stage[24];
     char what[256];
     _Atomic int32_t
@@ -153,7 +153,7 @@ struct native_guest {
     pid_t pid;          /* its own, in the guest's pid namespace */
     /* where it works beside pid 1 */
     int root_fd;
-    _Atomic int32_t tid; /* not 0: it still shares our memory */
+    _Atomic int32_t tid;   /* not 0: it still shares our memory */
     _Atomic uint32_t done; /* how far it is, and how far pid 1 */
     _Atomic uint32_t step;
 };
