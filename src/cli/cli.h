@@ -26,6 +26,7 @@ struct cli_verb {
 extern const struct cli_verb cli_verb_workspace, cli_verb_grade, cli_verb_test;
 extern const struct cli_verb cli_verb_run, cli_verb_explain, cli_verb_profile, cli_verb_doctor,
     cli_verb_languages, cli_verb_completions, cli_verb_supervise, cli_verb_broker;
+extern const struct cli_verb cli_verb_image;
 /* All of them, ending with NULL; main.c. */
 extern const struct cli_verb *const cli_verbs[];
 

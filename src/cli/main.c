@@ -14,9 +14,19 @@
 #include "policy/fields.h"
 
 const struct cli_verb *const cli_verbs[] = {
-    &cli_verb_run,         &cli_verb_test,      &cli_verb_grade,  &cli_verb_workspace,
-    &cli_verb_explain,     &cli_verb_profile,   &cli_verb_doctor, &cli_verb_languages,
-    &cli_verb_completions, &cli_verb_supervise, &cli_verb_broker, NULL,
+    &cli_verb_run,
+    &cli_verb_test,
+    &cli_verb_grade,
+    &cli_verb_workspace,
+    &cli_verb_image,
+    &cli_verb_explain,
+    &cli_verb_profile,
+    &cli_verb_doctor,
+    &cli_verb_languages,
+    &cli_verb_completions,
+    &cli_verb_supervise,
+    &cli_verb_broker,
+    NULL,
 };
 
 int cli_fail(const struct cordon_err *err)

@@ -194,6 +194,23 @@ static int init_file(char *name, const char *data, size_t len)
     return 0;
 }
 
+/* An engine on another host, or in another mount namespace, has other files under the same name. */
+static void init_checks(struct init *in, const char *at)
+{
+    for (uint32_t i = 0; i < in->order->n_checks; i++) {
+        char **path = init_strings(in, &at, 1);
+        uint64_t inode;
+        struct stat st;
+        if (!path || in->end - at < (ptrdiff_t)sizeof(inode))
+            init_fail(in, "order", EINVAL);
+        memcpy(&inode, at, sizeof(inode));
+        at += sizeof(inode);
+        if (inode && (stat(path[0], &st) < 0 || st.st_ino != inode))
+            init_fail(in, INIT_STAGE_FOREIGN, ENOENT);
+        free(path);
+    }
+}
+
 static void init_files(struct init *in)
 {
     const char *at = in->files;
@@ -211,6 +228,7 @@ static void init_files(struct init *in)
         at += len;
         free(name);
     }
+    init_checks(in, at);
 }
 
 /* ---- the guest's process, until its execve ---- */

@@ -14,7 +14,8 @@
 #define INIT_SECRET 16
 #define INIT_ORDER_MAX (UINT32_C(512) << 20)
 #define INIT_DENIALS 64
-#define INIT_END_SIGNAL 64        /* from outside: end everything and report */
+#define INIT_END_SIGNAL 64 /* from outside: end everything and report */
+#define INIT_STAGE_FOREIGN "foreign files"
 #define INIT_PATH "/.cordon-init" /* where it appears in a container */
 
 /* Followed by: rlimits, filter, quiet filter, then `n_strings` strings with their NULs (cwd,
@@ -26,7 +27,7 @@ struct init_order {
     uint8_t end_secret[INIT_SECRET];
     uint32_t total; /* bytes, this head included */
     uint32_t n_rlimits, n_filter, n_quiet, n_argv, n_env, n_files;
-    uint32_t reserved;
+    uint32_t n_checks;
     uint64_t cpu_ns; /* CPU time of everything, 0: no limit */
     uint64_t
         watch_ns; /* wall clock after which it ends by itself, whoever is still there; 0: none */

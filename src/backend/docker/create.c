@@ -6,7 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "backend/docker/engine.h"
+#include "backend/docker/binds.h"
+#include "backend/docker/image.h"
 #include "backend/docker/request.h"
 #include "base/err.h"
 #include "base/jsonw.h"
@@ -63,11 +64,21 @@ static void create_bind(struct jsonw *j, const char *src, const char *slash, con
     jsonw_close(j, '}');
 }
 
-static void create_mounts(struct jsonw *j, const struct request *r, const char *init_path)
+static void create_mounts(struct jsonw *j, const struct request *r, const char *init_path,
+                          const struct binds *b)
 {
+    _cleanup_buf_ struct buf from = BUF_INIT(8192);
     _cleanup_buf_ struct buf path = BUF_INIT(8192);
     jsonw_open(j, "Mounts", '[');
     create_bind(j, init_path, "", INIT_PATH, false, &path);
+    static const char *const accounts[] = {"passwd", "group"};
+    for (size_t i = 0; b->accounts && i < ARRAY_SIZE(accounts); i++) {
+        char target[32];
+        from.len = 0;
+        buf_printf(&from, "%s/%s", b->accounts, accounts[i]);
+        snprintf(target, sizeof(target), "/etc/%s", accounts[i]);
+        create_bind(j, from.data, "", target, false, &path);
+    }
     for (size_t i = 0; i < r->n_binds; i++)
         create_bind(j, r->binds[i].src, "/", r->binds[i].dst, r->binds[i].write, &path);
     jsonw_close(j, ']');
@@ -155,7 +166,7 @@ static void create_limits(struct jsonw *j, const struct request *r)
 }
 
 static void create_host_config(struct jsonw *j, const struct request *r, const char *init_path,
-                               uid_t uid, gid_t gid)
+                               const struct binds *b)
 {
     jsonw_open(j, "HostConfig", '{');
     jsonw_bool(j, "AutoRemove", true);
@@ -172,18 +183,18 @@ static void create_host_config(struct jsonw *j, const struct request *r, const c
     jsonw_close(j, '}');
     create_security(j, r);
     create_limits(j, r);
-    create_tmpfs(j, r, uid, gid);
-    create_mounts(j, r, init_path);
+    create_tmpfs(j, r, b->uid, b->gid);
+    create_mounts(j, r, init_path, b);
     create_masks(j, r);
     jsonw_close(j, '}');
 }
 
-int create_body(const struct request *r, const char *init_path, uid_t uid, gid_t gid,
+int create_body(const struct request *r, const char *init_path, const struct binds *b,
                 struct buf *out, struct cordon_err *err)
 {
     struct jsonw j = {.out = out};
     char user[32];
-    snprintf(user, sizeof(user), "%u:%u", (unsigned)uid, (unsigned)gid);
+    snprintf(user, sizeof(user), "%u:%u", (unsigned)b->uid, (unsigned)b->gid);
     jsonw_open(&j, NULL, '{');
     jsonw_str(&j, "Image", r->image);
     jsonw_str(&j, "Hostname", "cordon");
@@ -202,8 +213,11 @@ int create_body(const struct request *r, const char *init_path, uid_t uid, gid_t
     jsonw_bool(&j, "Tty", false);
     jsonw_open(&j, "Labels", '{');
     jsonw_str(&j, ENGINE_LABEL, "run");
+    char owner[IMAGE_OWNER_MAX];
+    owner_text(owner, sizeof(owner));
+    jsonw_str(&j, IMAGE_OWNER_LABEL, owner);
     jsonw_close(&j, '}');
-    create_host_config(&j, r, init_path, uid, gid);
+    create_host_config(&j, r, init_path, b);
     jsonw_close(&j, '}');
     return out->failed ? err_nomem(err, "docker") : 0;
 }

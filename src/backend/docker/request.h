@@ -32,7 +32,8 @@ int request_read(int fd, struct request *ret_request, struct cordon_err *err);
 void request_done(struct request *request);
 
 /* create.c: the body of POST /containers/create. init_path: our pid 1 on the engine's host. */
-int create_body(const struct request *request, const char *init_path, uid_t uid, gid_t gid,
+struct binds;
+int create_body(const struct request *request, const char *init_path, const struct binds *binds,
                 struct buf *out, struct cordon_err *err);
 
 #endif

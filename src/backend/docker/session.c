@@ -69,7 +69,7 @@ static int session_create(struct session *s, const char *init_path, struct cordo
 {
     _cleanup_buf_ struct buf body = BUF_INIT(8 << 20), answer = BUF_INIT(1 << 20);
     char path[128];
-    if (create_body(&s->request, init_path, PLAN_GUEST_UID, PLAN_GUEST_GID, &body, err) < 0)
+    if (create_body(&s->request, init_path, &s->binds, &body, err) < 0)
         return -1;
     snprintf(path, sizeof(path), "/containers/create?name=%s", s->request.name);
     int status = engine_call(&s->engine, "POST", path, &body, ENGINE_SLOW_MS, &answer, err);
@@ -316,7 +316,13 @@ static void session_outcome(struct session *s, struct helper_message *m)
         o->cpu_time_hit = true;
     else if (r->kind == INIT_FAILED) {
         m->type = HELPER_FAILED;
-        err_set(&m->err, CORDON_ERR_INTERNAL, "start", r->error, "%.31s", r->stage);
+        if (strncmp(r->stage, INIT_STAGE_FOREIGN, sizeof(r->stage)) == 0) {
+            err_set(&m->err, CORDON_ERR_HOST, "docker", 0,
+                    "the Docker engine has other files under the names that were granted");
+            err_hint(&m->err, "grants need an engine on this host, in the same mount namespace");
+        } else {
+            err_set(&m->err, CORDON_ERR_INTERNAL, "start", r->error, "%.31s", r->stage);
+        }
     }
 }
 
@@ -339,9 +345,11 @@ static int session_all(struct session *s, struct cordon_err *err)
     if (request_read(HELPER_REQUEST_FD, &s->request, err) < 0)
         return -1;
     if (session_order(s, err) < 0 || session_init_path(init_path, sizeof(init_path), err) < 0 ||
-        engine_open(&s->engine, err) < 0 || session_create(s, init_path, err) < 0 ||
-        session_connect(s, err) < 0 || session_start(s, err) < 0)
+        engine_open(&s->engine, err) < 0 || binds_prepare(&s->binds, &s->request, err) < 0 ||
+        session_create(s, init_path, err) < 0 || session_connect(s, err) < 0 ||
+        session_start(s, err) < 0)
         return -1;
+    binds_release(&s->binds);
     return session_loop(s, err);
 }
 
@@ -352,6 +360,7 @@ int session_run(void)
     struct cordon_err err = {0}, drop;
     prctl(PR_SET_DUMPABLE, 0); /* the request may hold the caller's secrets */
     int r = session_all(&s, &err);
+    binds_release(&s.binds);
     if (s.id[0] && !s.gone)
         engine_remove(&s.engine, s.id, &drop);
     if (r < 0) {

@@ -2,6 +2,7 @@
 #ifndef BACKEND_DOCKER_SESSION_H
 #define BACKEND_DOCKER_SESSION_H
 
+#include "backend/docker/binds.h"
 #include "backend/docker/engine.h"
 #include "backend/docker/request.h"
 #include "backend/docker/stdio.h"
@@ -11,6 +12,7 @@
 struct session {
     struct engine engine;
     struct request request;
+    struct binds binds;
     char id[72];
     struct http attach; /* raw stream of the container's standard streams */
     struct http wait;   /* answers when the container is gone */

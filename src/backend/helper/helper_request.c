@@ -137,6 +137,23 @@ static int order_file(struct buf *out, const struct plan_file *f, struct cordon_
     return 0;
 }
 
+/* What the container must see at the places of the grants. gVisor numbers files by itself. */
+static void order_checks(struct buf *out, const struct plan *p, struct init_order *head)
+{
+    bool numbers = !p->container.runtime || !str_eq(p->container.runtime, "runsc");
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct plan_op *op = &p->ops[i];
+        struct stat st = {0};
+        if (op->kind != PLAN_OP_BIND || !numbers || stat(op->src, &st) < 0)
+            continue;
+        uint64_t inode = st.st_ino;
+        buf_printf(out, "/%s", op->dst);
+        buf_add(out, "", 1);
+        buf_add(out, &inode, sizeof(inode));
+        head->n_checks++;
+    }
+}
+
 int helper_order_fd(const struct plan *p, int *ret_fd, struct cordon_err *err)
 {
     _cleanup_buf_ struct buf out = BUF_INIT(INIT_ORDER_MAX);
@@ -167,6 +184,7 @@ int helper_order_fd(const struct plan *p, int *ret_fd, struct cordon_err *err)
     for (size_t i = 0; i < p->n_files; i++)
         if (order_file(&out, &p->files[i], err) < 0)
             return -1;
+    order_checks(&out, p, &head);
     if (out.failed)
         return err_nomem(err, "start");
     head.total = (uint32_t)out.len;

@@ -70,7 +70,7 @@ int native_map_self(const struct plan *p)
 
 /* A user namespace whose only use is its map: the caller's ids become the guest's. It lives as long
  * as the descriptor; the process that made it is gone when this returns. */
-static int ids_map_namespace(unsigned id)
+int native_map_namespace(unsigned id)
 {
     _cleanup_close_ int pidfd = -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD,
@@ -117,7 +117,7 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
         if (op->kind != PLAN_OP_BIND || !(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD)))
             continue;
         bool mapped = op->flags & PLAN_BIND_GRANT;
-        if (mapped && userns < 0 && (userns = ids_map_namespace(id)) < 0)
+        if (mapped && userns < 0 && (userns = native_map_namespace(id)) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno,
                            "user namespace for mapped mounts");
         _cleanup_close_ int tree = native_open_source(op);

@@ -212,6 +212,8 @@ unsigned native_next_id(const struct plan *p);
 int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_err *err);
 /* in the child */
 int native_map_self(const struct plan *p);
+/* A user namespace for mapped mounts: the caller's ids become this one. The descriptor, or -1. */
+int native_map_namespace(unsigned id);
 int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct cordon_err *err);
 
 /* keeper.c: tier landlock. The keeper stands in for pid 1. */

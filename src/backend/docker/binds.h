@@ -1,0 +1,24 @@
+/* Granted host paths as the engine is given them. Used by session.c. */
+#ifndef BACKEND_DOCKER_BINDS_H
+#define BACKEND_DOCKER_BINDS_H
+
+#include <sys/types.h>
+
+#include "backend/docker/request.h"
+
+struct binds {
+    uid_t uid; /* who the guest is, so that the caller's files are its own */
+    gid_t gid;
+    const char *accounts; /* folder with passwd and group that name that uid, or NULL */
+    char dir[96];         /* mapped mounts, until the container has them; empty: none */
+    size_t n_mounted;
+};
+
+/* May replace sources in the request. */
+int binds_prepare(struct binds *b, struct request *request, struct cordon_err *err);
+/* The container has them, or never will. */
+void binds_release(struct binds *b);
+/* What killed helpers left. */
+void binds_sweep(void);
+
+#endif
