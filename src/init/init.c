@@ -292,6 +292,13 @@ static int child_exec(struct init *in)
     return error;
 }
 
+/* gVisor has nothing these limits would bound, and refuses to set them. */
+static bool child_may_miss(int resource)
+{
+    return errno == EPERM && (resource == RLIMIT_RTPRIO || resource == RLIMIT_NICE ||
+                              resource == RLIMIT_MSGQUEUE || resource == RLIMIT_SIGPENDING);
+}
+
 static _Noreturn void child_run(struct init *in)
 {
     sigset_t none;
@@ -307,7 +314,8 @@ static _Noreturn void child_run(struct init *in)
         /* the runtime's own may be lower already: never raised */
         if (getrlimit((int)in->rlimits[i].resource, &now) == 0 && now.rlim_max < want.rlim_max)
             want.rlim_cur = want.rlim_max = now.rlim_max;
-        if (setrlimit((int)in->rlimits[i].resource, &want) < 0)
+        if (setrlimit((int)in->rlimits[i].resource, &want) < 0 &&
+            !child_may_miss((int)in->rlimits[i].resource))
             child_fail(in, "rlimit", errno);
     }
     umask(022);
