@@ -175,6 +175,32 @@ static void out_writable(struct loop_watch *w, uint32_t events)
     out_push(w->data);
 }
 
+/* Of the first streams of a process: from its own memory, so that a short run maps nothing. */
+static struct {
+    bool used[3];
+    char memory[3][STREAM_CHUNK];
+} stream_first;
+
+static char *stream_chunk_new(void)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(stream_first.used); i++)
+        if (!stream_first.used[i]) {
+            stream_first.used[i] = true;
+            return stream_first.memory[i];
+        }
+    return malloc(STREAM_CHUNK);
+}
+
+static void stream_chunk_free(char *chunk)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(stream_first.used); i++)
+        if (chunk == stream_first.memory[i]) {
+            stream_first.used[i] = false;
+            return;
+        }
+    free(chunk);
+}
+
 int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_fd, bool keep,
                      uint64_t cap)
 {
@@ -185,7 +211,7 @@ int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_f
     s->keep = keep;
     s->cap = cap;
     s->kept = BUF_INIT(cap < SIZE_MAX - 1 ? (size_t)cap : SIZE_MAX - 1);
-    s->pending = malloc(STREAM_CHUNK);
+    s->pending = stream_chunk_new();
     if (!s->pending || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
         return -1;
     if (sink_fd >= 0) {
@@ -243,7 +269,7 @@ void stream_out_done(struct stream_out *s)
     if (s->sink.fd >= 0)
         loop_set(s->loop, &s->sink, 0);
     util_close(&s->own_sink);
-    free(s->pending);
+    stream_chunk_free(s->pending);
     s->pending = NULL;
     buf_done(&s->kept);
     s->loop = NULL;
@@ -343,7 +369,7 @@ int stream_in_start(struct stream_in *s, struct loop *loop, int *target_fd, int 
         in_end(s);
         return 0;
     }
-    s->pending = malloc(STREAM_CHUNK);
+    s->pending = stream_chunk_new();
     if (!s->pending || fcntl(*target_fd, F_SETFL, O_NONBLOCK) < 0)
         return -1;
     if (source_fd >= 0 && loop_set(loop, &s->source, EPOLLIN) < 0)
@@ -359,7 +385,7 @@ void stream_in_done(struct stream_in *s)
     if (s->target.fd >= 0)
         in_end(s);
     util_close(&s->own_source);
-    free(s->pending);
+    stream_chunk_free(s->pending);
     s->pending = NULL;
     s->loop = NULL;
 }

@@ -412,6 +412,7 @@ _Noreturn void native_child_main(struct native_child *c)
     native_child_begin(c);
     child_become_guest(c);
 
+    native_drop_bounding_set(c);
     if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
         native_child_fail(c, "hostname", errno, "sethostname");
     /* a guest with a way out needs a helper of its own for it (netns_gate.c) */

@@ -33,10 +33,9 @@ void native_drop_last_capability(struct native_child *c)
     fence_capset(c, 0);
 }
 
-void native_drop_capabilities(struct native_child *c, unsigned keep)
+/* Needs CAP_SETPCAP, takes nothing we hold away, and is inherited: once, and first. */
+void native_drop_bounding_set(struct native_child *c)
 {
-    /* The bounding set first: dropping from it needs CAP_SETPCAP, which the next step takes away.
-     */
     for (int cap = 0; cap < 64; cap++) {
         long r = raw_call(SYS_prctl, PR_CAPBSET_DROP, cap);
         if (r == -EINVAL)
@@ -46,6 +45,10 @@ void native_drop_capabilities(struct native_child *c, unsigned keep)
         if (r < 0)
             native_child_fail(c, "capabilities", (int)-r, "bounding set");
     }
+}
+
+void native_drop_capabilities(struct native_child *c, unsigned keep)
+{
     long r = raw_call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL);
     if (r < 0)
         native_child_fail(c, "capabilities", (int)-r, "ambient set");

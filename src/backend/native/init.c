@@ -78,8 +78,9 @@ static bool init_forward(int go_fd, pid_t main_pid)
     return n == 1 || (n < 0 && errno == EINTR);
 }
 
-/* Takes every dead child; true when the main process was among them. */
-static bool init_reap(struct native_child *c, pid_t main_pid)
+/* Takes every dead child; true when the main process was among them. alone: no other is left, and
+ * with no child of ours there is no process at all. */
+static bool init_reap(struct native_child *c, pid_t main_pid, bool *ret_alone)
 {
     struct native_status *status = c->status;
     bool main_gone = false;
@@ -88,6 +89,7 @@ static bool init_reap(struct native_child *c, pid_t main_pid)
         pid_t pid = waitpid(-1, &wstatus, WNOHANG | __WALL);
         if (pid < 0 && errno != ECHILD && errno != EINTR)
             native_child_fail(c, "init", errno, "wait");
+        *ret_alone = pid < 0 && errno == ECHILD;
         if (pid <= 0)
             return main_gone;
         if (main_gone)
@@ -106,12 +108,14 @@ static bool init_reap(struct native_child *c, pid_t main_pid)
 
 /* What the main process left behind dies with it. Killing from inside costs one call; should
  * anything survive it, the end of pid 1 makes the kernel finish the job. */
-static _Noreturn void init_end(struct native_child *c)
+static _Noreturn void init_end(struct native_child *c, bool alone)
 {
-    kill(-1, SIGKILL);
-    pid_t pid;
-    while ((pid = waitpid(-1, NULL, __WALL)) > 0 || errno == EINTR)
-        c->status->ended_together += pid > 0;
+    if (!alone) {
+        kill(-1, SIGKILL);
+        pid_t pid;
+        while ((pid = waitpid(-1, NULL, __WALL)) > 0 || errno == EINTR)
+            c->status->ended_together += pid > 0;
+    }
     native_child_note_end(c);
     /* said before the end: at its exit a process takes its namespaces down before the kernel gets to
      * its descriptors, and the supervisor can clean up meanwhile */
@@ -139,11 +143,12 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
         {.fd = listener, .events = POLLIN},
     };
     for (;;) {
-        if (init_reap(c, main_pid)) {
+        bool alone;
+        if (init_reap(c, main_pid, &alone)) {
             uint32_t started = NATIVE_STARTED;
             /* a failed set-up or execve recorded its own state: the first cause stays */
             atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);
-            init_end(c);
+            init_end(c, alone);
         }
         if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
             native_child_fail(c, "init", errno, "poll");

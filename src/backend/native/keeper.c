@@ -246,6 +246,7 @@ _Noreturn void native_keeper_main(struct native_child *c)
     if (chdir(p->cwd) < 0)
         native_child_fail(c, "working directory", errno, p->cwd);
     native_child_copy_files(c);
+    native_drop_bounding_set(c);
     native_drop_capabilities(c, 0);
     /* The guest has this uid: a dumpable keeper would lose its descriptors and memory to it. */
     if (prctl(PR_SET_DUMPABLE, 0) < 0)

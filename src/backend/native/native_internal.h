@@ -173,6 +173,7 @@ enum native_step {
 int native_child_signals(struct native_child *c, bool all);
 
 /* fence.c: what fences the guest in */
+void native_drop_bounding_set(struct native_child *c);
 /* keep: capabilities (in the guest's own user namespace) that the last steps need; they go with
  * native_drop_last_capability(). */
 void native_drop_capabilities(struct native_child *c, unsigned keep);
