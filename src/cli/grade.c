@@ -34,6 +34,18 @@ static const struct options_own grade_options[] = {
      "functions change their arguments, and tests look at them"},
     {"in-process", 0, OPTIONS_NONE, GRADE_OPT_IN_PROCESS, NULL,
      "tests and submission in one interpreter: weaker, for tests that cannot do without"},
+    {"problems", 0, OPTIONS_REQUIRED, GRADE_OPT_PROBLEMS, "FILE",
+     "many: problems with tests, one a line; --format says how they are written"},
+    {"format", 0, OPTIONS_REQUIRED, GRADE_OPT_FORMAT, "NAME", "humaneval or mbpp"},
+    {"samples", 0, OPTIONS_REQUIRED, GRADE_OPT_SAMPLES, "FILE",
+     "lines of {task_id, completion}; without it the problems' own solutions are graded"},
+    {"jsonl", 0, OPTIONS_REQUIRED, GRADE_OPT_JSONL, "FILE",
+     "many: tasks, one a line: {id, language, code or files, tests or cases, limits}"},
+    {"out", 0, OPTIONS_REQUIRED, GRADE_OPT_OUT, "FILE",
+     "one line per sample or task, in the order of the input"},
+    {"resume", 0, OPTIONS_NONE, GRADE_OPT_RESUME, NULL, "go on where FILE of --out ends"},
+    {"pass-at", 'k', OPTIONS_REQUIRED, GRADE_OPT_PASS_AT, "K[,K...]",
+     "pass@k to print (1,10,100 where there are so many samples)"},
     {"cases", 0, OPTIONS_REQUIRED, GRADE_OPT_CASES, "PATH",
      "folder with NAME.in and NAME.out, or a JSON or JSONL file of cases"},
     {"stdin", 0, OPTIONS_REQUIRED, GRADE_OPT_STDIN, "FILE",
@@ -45,7 +57,8 @@ static const struct options_own grade_options[] = {
      "program the submission talks to; it decides"},
     {"stop-on-fail", 0, OPTIONS_NONE, GRADE_OPT_STOP, NULL,
      "run no case after the first that is not accepted"},
-    {"jobs", 'j', OPTIONS_REQUIRED, GRADE_OPT_JOBS, "N", "so many cases at once (1)"},
+    {"jobs", 'j', OPTIONS_REQUIRED, GRADE_OPT_JOBS, "N",
+     "so many cases or samples at once (1; with many tasks: one per core)"},
     {"language", 0, OPTIONS_REQUIRED, GRADE_OPT_LANGUAGE, "NAME",
      "language of the submission, where its suffix does not say it"},
     {"report", 0, OPTIONS_REQUIRED, GRADE_OPT_REPORT, "FORMAT[=FILE]",
@@ -206,6 +219,10 @@ static int parse_jobs(struct grade_cli *c, struct cordon_err *err)
 
 static int choose(const struct grade_cli *c, grade_way **ret, struct cordon_err *err)
 {
+    if (options_has(&c->options, GRADE_OPT_PROBLEMS) || options_has(&c->options, GRADE_OPT_JSONL)) {
+        *ret = grade_cli_bulk;
+        return 0;
+    }
     if (options_has(&c->options, GRADE_OPT_TESTS)) {
         *ret = grade_cli_tests;
         return 0;
@@ -216,7 +233,8 @@ static int choose(const struct grade_cli *c, grade_way **ret, struct cordon_err 
         return 0;
     }
     err_set(err, CORDON_ERR_USAGE, "options", 0, "nothing to grade against");
-    return err_hint(err, "--tests FILE, --cases PATH, or --stdin FILE --expect FILE");
+    return err_hint(err,
+                    "--tests FILE, --cases PATH, --problems FILE, or --stdin FILE --expect FILE");
 }
 
 static int grade_status(const struct grade_outcome *o)

@@ -1,5 +1,5 @@
 /* `cordon grade`: what its ways to grade share. One file each: grade_judge.c,
- * grade_tests.c, and grade.c with the
+ * grade_tests.c, grade_bulk.c, and grade.c with the
  * options, the dispatch, signals, reports and the exit status. */
 #ifndef CLI_GRADE_H
 #define CLI_GRADE_H
@@ -30,6 +30,13 @@ enum grade_option {
     GRADE_OPT_DOCTEST,
     GRADE_OPT_COPY_BACK,
     GRADE_OPT_IN_PROCESS,
+    GRADE_OPT_PROBLEMS,
+    GRADE_OPT_FORMAT,
+    GRADE_OPT_SAMPLES,
+    GRADE_OPT_JSONL,
+    GRADE_OPT_OUT,
+    GRADE_OPT_RESUME,
+    GRADE_OPT_PASS_AT,
 };
 
 #define GRADE_REPORTS_MAX 16
@@ -59,6 +66,7 @@ typedef int grade_way(struct grade_cli *c, struct grade_outcome *ret_outcome,
                       struct cordon_err *err);
 grade_way grade_cli_judge;
 grade_way grade_cli_tests;
+grade_way grade_cli_bulk; /* writes its own results: no reports follow */
 
 /* A line that the next one replaces, on a terminal only; NULL clears it. */
 void grade_cli_progress(struct grade_cli *c, size_t done, size_t total, const char *name);

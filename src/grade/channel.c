@@ -102,8 +102,8 @@ static bool channel_frames(struct channel *c)
     size_t at = 0;
     while (c->got.len - at >= CHANNEL_HEAD) {
         const unsigned char *head = (const unsigned char *)c->got.data + at;
-        size_t len = (size_t)head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16 |
-                     (size_t)head[4] << 24;
+        size_t len =
+            (size_t)head[1] | (size_t)head[2] << 8 | (size_t)head[3] << 16 | (size_t)head[4] << 24;
         if (len > CHANNEL_FRAME_MAX) {
             channel_end(c, "a message larger than 16 MiB");
             return false;

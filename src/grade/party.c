@@ -12,20 +12,19 @@
 
 /* Reads texts from standard input: so many modules, each a name and its source, then what to do
  * with them, which may read more. */
-static const char party_boot[] =
-    "import os,sys\n"
-    "def r(n):\n"
-    " b=b''\n"
-    " while len(b)<n:\n"
-    "  c=os.read(0,n-len(b))\n"
-    "  if not c: os._exit(0)\n"
-    "  b+=c\n"
-    " return b\n"
-    "def s(): return r(int.from_bytes(r(4),'little'))\n"
-    "for i in range(r(1)[0]):\n"
-    " n=s().decode();m=type(sys)(n);sys.modules[n]=m\n"
-    " exec(compile(s(),n+'.py','exec',dont_inherit=True),m.__dict__)\n"
-    "exec(s())\n";
+static const char party_boot[] = "import os,sys\n"
+                                 "def r(n):\n"
+                                 " b=b''\n"
+                                 " while len(b)<n:\n"
+                                 "  c=os.read(0,n-len(b))\n"
+                                 "  if not c: os._exit(0)\n"
+                                 "  b+=c\n"
+                                 " return b\n"
+                                 "def s(): return r(int.from_bytes(r(4),'little'))\n"
+                                 "for i in range(r(1)[0]):\n"
+                                 " n=s().decode();m=type(sys)(n);sys.modules[n]=m\n"
+                                 " exec(compile(s(),n+'.py','exec',dont_inherit=True),m.__dict__)\n"
+                                 "exec(s())\n";
 
 static const char party_tests_main[] = "import grade_tests\ngrade_tests.main({})\n";
 static const char party_user_main[] =
@@ -92,12 +91,13 @@ static void party_number(struct policy *p, enum field_id id, uint64_t num)
  * many suites; it shares no place with the submission that either can write to. */
 static void party_derive(struct party *p, enum party_role role, const struct policy *from)
 {
-    static const enum field_id none[] = {
-        FIELD_CPU_TIME,        FIELD_KILL_ON_OUTPUT_LIMIT, FIELD_NETWORK,
-        FIELD_ALLOW_NETWORK,   FIELD_ALLOW_DOMAINS,        FIELD_ALLOW_PATTERNS,
-        FIELD_PUBLISH,         FIELD_ALLOW_HOST_PORT,      FIELD_LOG_NETWORK,
-        FIELD_OUTPUT,          FIELD_WORKSPACE,            FIELD_UNSAFE_HOST_NETWORK,
-        FIELD_ALLOW_WRITE,     FIELD_MOUNTS};
+    static const enum field_id none[] = {FIELD_CPU_TIME,      FIELD_KILL_ON_OUTPUT_LIMIT,
+                                         FIELD_NETWORK,       FIELD_ALLOW_NETWORK,
+                                         FIELD_ALLOW_DOMAINS, FIELD_ALLOW_PATTERNS,
+                                         FIELD_PUBLISH,       FIELD_ALLOW_HOST_PORT,
+                                         FIELD_LOG_NETWORK,   FIELD_OUTPUT,
+                                         FIELD_WORKSPACE,     FIELD_UNSAFE_HOST_NETWORK,
+                                         FIELD_ALLOW_WRITE,   FIELD_MOUNTS};
     p->policy = *from;
     p->policy.values[FIELD_TIME_LIMIT] = (struct policy_value){0};
     p->policy.values[FIELD_ALLOWED_BINARIES] = (struct policy_value){0};

@@ -1,5 +1,5 @@
-/* One of the two sides of a graded test run: a Python interpreter in a sandbox of its own that talks
- * in frames. The tests' side is trusted with the tests, the submission's side with nothing.
+/* One of the two sides of a graded test run: a Python interpreter in a sandbox of its own that
+ * talks in frames. The tests' side is trusted with the tests, the submission's side with nothing.
  *
  * Runs in the supervisor. */
 #ifndef GRADE_PARTY_H

@@ -13,7 +13,8 @@
 #include "grade/tests_read.h"
 #include "lang/guard.h"
 
-/* COLLECT: the desk has the tests; LOAD: the submission has its text; RUN: questions and answers. */
+/* COLLECT: the desk has the tests; LOAD: the submission has its text; RUN: questions and answers.
+ */
 enum { STAGE_COLLECT, STAGE_LOAD, STAGE_RUN, STAGE_OVER };
 
 /* A submission that closed its line is given this long to end by itself; a desk that was told of
@@ -23,8 +24,8 @@ enum { STAGE_COLLECT, STAGE_LOAD, STAGE_RUN, STAGE_OVER };
 
 static void tests_arm(struct tests_run *r, uint64_t ns)
 {
-    struct itimerspec t = {.it_value = {.tv_sec = (time_t)(ns / 1000000000u),
-                                        .tv_nsec = (long)(ns % 1000000000u)}};
+    struct itimerspec t = {
+        .it_value = {.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)}};
     timerfd_settime(r->timer_fd, 0, &t, NULL);
 }
 
@@ -163,10 +164,9 @@ static void tests_user_gone(struct party *p)
 static int tests_send_source(struct tests_run *r, struct cordon_err *err)
 {
     const struct tests_task *t = r->task;
-    const struct policy *policy = r->desk->place.policy;
+    const struct policy *policy = t->policy ? t->policy : r->desk->place.policy;
     const char *const *vars = NULL;
-    if (lang_guard_wanted(policy) &&
-        lang_guard_vars(policy, ".", &r->user.arena, &vars, err) < 0)
+    if (lang_guard_wanted(policy) && lang_guard_vars(policy, ".", &r->user.arena, &vars, err) < 0)
         return -1;
     _cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
     struct jsonw j = {.out = &text};
@@ -196,7 +196,10 @@ static int tests_start_user(struct tests_run *r, struct cordon_err *err)
     r->user.on_end = tests_user_end;
     r->user.on_gone = tests_user_gone;
     r->user.owner = r;
-    return party_start(&r->user, PARTY_SUBMISSION, &r->desk->place, err);
+    r->place = r->desk->place;
+    if (r->task->policy)
+        r->place.policy = r->task->policy;
+    return party_start(&r->user, PARTY_SUBMISSION, &r->place, err);
 }
 
 /* ---- the desk ---- */
@@ -294,7 +297,9 @@ static void tests_desk_gone(struct party *p)
         bool limit = res->verdict != VERDICT_OK && res->verdict != VERDICT_NONZERO_EXIT;
         r->end = tests_end_of(res);
         snprintf(r->reason, sizeof(r->reason), "the tests' side ended: %.200s%s%.200s",
-                 res->error[0] ? res->error : limit ? result_verdict_name(res->verdict) : "exited",
+                 res->error[0] ? res->error
+                 : limit       ? result_verdict_name(res->verdict)
+                               : "exited",
                  res->out[1].len ? ": " : "", res->out[1].len ? res->out[1].data : "");
     }
     tests_desk_over(r);
@@ -333,6 +338,7 @@ static int tests_send_job(struct tests_run *r, struct cordon_err *err)
         jsonw_str(&j, NULL, t->entry[i]);
     jsonw_close(&j, ']');
     jsonw_str(&j, "prelude", t->prelude);
+    jsonw_str(&j, "reference", t->reference);
     jsonw_bytes(&j, "tests", t->tests, t->tests_len);
     jsonw_close(&j, '}');
     if (text.failed)

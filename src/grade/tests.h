@@ -4,7 +4,8 @@
  * Runs in the supervisor. The desk is the tests' side: it serves one run after the other. A run's
  * tests are collected at the desk before the submission's text leaves our hands; results come from
  * the desk alone, by number, and what it did not report did not pass. The submission's side may
- * speak only when it was asked, once per question. docs/design/grading.md has the whole argument. */
+ * speak only when it was asked, once per question. docs/design/grading.md has the whole argument.
+ */
 #ifndef GRADE_TESTS_H
 #define GRADE_TESTS_H
 
@@ -28,6 +29,9 @@ struct tests_task {
     size_t source_len;
     const char *module;  /* the tests may import the submission under this name; NULL: none */
     const char *prelude; /* text the tests run after, on their own side; NULL: none */
+    /* a right answer, never shown to the submission: only names it defines are the submission's,
+     * and what it imports the tests have, too; NULL: unknown */
+    const char *reference;
     const char *const *entry; /* names that are the submission's whatever else has them */
     size_t n_entry;
     bool in_process; /* both in one interpreter: weaker */
@@ -35,10 +39,17 @@ struct tests_task {
     bool copy_back;   /* functions change their arguments, and tests look at that */
     uint64_t time_ns; /* of the suite; 0: no limit */
     const char *time_written;
+    const struct policy *policy; /* of the submission's side; NULL: the desk's */
 };
 
 /* Why a submission's side ended before it should have. */
-enum tests_end { TESTS_END_NONE, TESTS_END_TIME, TESTS_END_MEMORY, TESTS_END_OUTPUT, TESTS_END_OTHER };
+enum tests_end {
+    TESTS_END_NONE,
+    TESTS_END_TIME,
+    TESTS_END_MEMORY,
+    TESTS_END_OUTPUT,
+    TESTS_END_OTHER
+};
 
 struct tests_run;
 
@@ -54,13 +65,14 @@ struct tests_run {
     const struct tests_task *task;
     struct tests_desk *desk;
     struct party user; /* the submission's side */
+    struct party_place place;
     struct grade_outcome *outcome;
     int stage; /* enum, tests.c */
     bool asked, timed_out, user_ended, desk_failed, finishing;
-    enum tests_end end;  /* of the submission's side */
-    size_t running;      /* test that began last, SIZE_MAX: none */
-    size_t n_results;    /* tests the desk reported */
-    char reason[512];    /* why the submission's side is gone */
+    enum tests_end end;    /* of the submission's side */
+    size_t running;        /* test that began last, SIZE_MAX: none */
+    size_t n_results;      /* tests the desk reported */
+    char reason[512];      /* why the submission's side is gone */
     struct cordon_err err; /* code != 0: our failure; there is no outcome */
     uint64_t begin_ns;
     int timer_fd;

@@ -88,10 +88,10 @@ bool tests_read_result(struct tests_run *r, const char *data, size_t len)
     if (fine) {
         struct grade_test *t = &o->tests[number];
         t->message = arena_strdup(&o->arena, message);
-        fine = t->message && (!output || output->type != JSONR_STRING ||
-                              output->u.string.len == 0 ||
-                              grade_keep(o, output->u.string.data, output->u.string.len,
-                                         TESTS_OUTPUT_MAX, &t->out) == 0);
+        fine =
+            t->message && (!output || output->type != JSONR_STRING || output->u.string.len == 0 ||
+                           grade_keep(o, output->u.string.data, output->u.string.len,
+                                      TESTS_OUTPUT_MAX, &t->out) == 0);
         t->status = status;
         t->runtime_ns = ns;
         r->n_results++;

@@ -1,0 +1,237 @@
+"""`cordon grade --problems` and `--jsonl`: many submissions at once, with the public sets where they are there."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+import cheats
+import cordon_run
+
+DATA = cordon_run.ROOT.parent / "shared" / "data"
+FULL = os.environ.get("CORDON_TEST_FULL") == "1"
+
+
+def lines(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def bulk(*options, timeout=280, **more):
+    done = subprocess.run([cordon_run.CORDON, "grade", *map(str, options)], capture_output=True, text=True, timeout=timeout,
+                          **more)
+    return done
+
+
+@pytest.fixture
+def public(need):
+    def load(name):
+        need((DATA / name).is_file(), f"needs the data set {name} beside the project (../shared/data)")
+        return DATA / name
+    return load
+
+
+# ---- small sets of our own -----------------------------------------------------------------------
+
+PROBLEMS = [
+    {"task_id": "Own/0", "prompt": "def helper(x):\n    return x + 1\n\ndef double(x):\n    \"\"\" twice \"\"\"\n",
+     "entry_point": "double", "canonical_solution": "    return x * 2\n",
+     "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert helper(candidate(3)) == 7\n"},
+    {"task_id": "Own/1", "prompt": "from typing import List\n\ndef total(xs: List[int]) -> int:\n",
+     "entry_point": "total", "canonical_solution": "    return sum(xs)\n",
+     "test": "def check(candidate):\n    for n in range(5):\n        assert candidate(list(range(n))) == sum(range(n))\n"},
+]
+
+
+def test_references_and_samples(tmp_path):
+    problems = write(tmp_path / "p.jsonl", PROBLEMS)
+    done = bulk("--problems", problems, "--format", "humaneval", "--out", tmp_path / "r.jsonl", "-j", 2)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 errors of 2"
+    assert "pass@1: 1.0000" in done.stdout
+    rows = lines(tmp_path / "r.jsonl")
+    assert [(row["task_id"], row["sample"], row["passed"], row["verdict"]) for row in rows] == [
+        ("Own/0", 0, True, "AC"), ("Own/1", 0, True, "AC")]
+    assert set(rows[0]) == {"task_id", "sample", "passed", "verdict", "tests", "runtime_ms", "message"}
+    assert rows[0]["tests"] == {"passed": 1, "failed": 0, "errors": 0}
+
+    samples = write(tmp_path / "s.jsonl", [
+        {"task_id": "Own/1", "completion": "    return sum(xs)\n"},
+        {"task_id": "Own/0", "completion": "    return x + 2\n"},
+        {"task_id": "Own/1", "completion": "    return None +\n"},
+        {"task_id": "Own/0", "completion": "    return x * 2\n\ndef helper(x):\n    return 7\n"},
+        {"task_id": "Own/1", "completion": "    raise ValueError(xs)\n"},
+        {"task_id": "Own/2", "completion": "    pass\n"},
+        {"task_id": "Own/1"},
+        {"task_id": "Own/1", "completion": "    while True: pass\n"},
+    ])
+    with open(samples, "a") as file:
+        file.write("{not json\n")
+    done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl",
+                "-j", 3, "--time-limit", "2s", "--pass-at", "1,3")
+    rows = lines(tmp_path / "r.jsonl")
+    assert [(row["task_id"], row["sample"], row["verdict"]) for row in rows[:8]] == [
+        ("Own/1", 0, "AC"), ("Own/0", 0, "WA"), ("Own/1", 1, "CE"), ("Own/0", 1, "AC"), ("Own/1", 2, "RE"),
+        ("Own/2", 0, "SE"), ("Own/1", 3, "SE"), ("Own/1", 4, "TLE")]
+    assert rows[8]["verdict"] == "SE" and "s.jsonl:9:" in rows[8]["message"]
+    assert done.returncode == 1 and done.stdout.splitlines()[-1] == "2 passed, 1 failed, 6 errors of 9"
+    # a failure of ours is no sample: Own/0 1 of 2, Own/1 1 of 4
+    assert "pass@1: 0.3750" in done.stdout and "pass@3: 0.7500" in done.stdout
+
+
+def test_names_of_the_prompt_are_not_the_samples(tmp_path):
+    problems = write(tmp_path / "p.jsonl", PROBLEMS[:1])
+    samples = write(tmp_path / "s.jsonl", [
+        {"task_id": "Own/0", "completion": "    return 4\n\nclass helper:\n    def __new__(cls, x): return 7\n"}])
+    done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples)
+    assert done.stdout.splitlines()[-1] == "0 passed, 1 failed, 0 errors of 1"
+
+
+def test_mbpp_names(tmp_path):
+    """A name is the submission's only if the reference defines it: builtins and imports are the tests' own."""
+    problem = {"task_id": 7, "code": "import math\ndef sum(a, b):\n    return math.fabs(a + b)\n", "test_setup_code": "",
+               "test_list": ["assert sum(1, 2) == 3", "assert math.isclose(sum(-1, 0), 1)", "assert len([1]) == 1"]}
+    problems = write(tmp_path / "p.jsonl", [problem])
+    samples = write(tmp_path / "s.jsonl", [
+        {"task_id": 7, "completion": "def sum(a, b):\n    return abs(a + b)\n"},
+        {"task_id": 7, "completion": "def sum(a, b): return 3\nclass math:\n    isclose = lambda *a: True\nlen = lambda x: 1\n"}])
+    done = bulk("--problems", problems, "--format", "mbpp", "--samples", samples, "--out", tmp_path / "r.jsonl")
+    rows = lines(tmp_path / "r.jsonl")
+    assert [row["passed"] for row in rows] == [True, False] and rows[0]["task_id"] == 7, done.stdout
+    assert rows[1]["tests"] == {"passed": 2, "failed": 1, "errors": 0}
+
+
+def test_tasks(tmp_path):
+    tasks = write(tmp_path / "t.jsonl", [
+        {"id": "a", "code": "def f(x):\n    return x", "tests": "assert f(1) == 1\nassert f(2) == 3\n"},
+        {"id": "b", "language": "python", "code": "print(int(input()) * 2)",
+         "cases": [{"input": "2", "output": "4"}, {"input": "3", "output": "6"}]},
+        {"id": 3, "code": "import time\ntime.sleep(60)", "tests": ["assert 1 == 1"], "limits": {"time_limit": 1}},
+        {"id": "files", "files": {"solution.py": "def f():\n    return open('d.txt').read()", "d.txt": "hi"},
+         "tests": "from solution import f\nassert f() == 'hi'"},
+        {"id": "bad", "tests": "assert 1"},
+        {"id": "grant", "code": "x = 1", "tests": "assert x == 1", "limits": {"allow_read": "/etc"}},
+        {"id": "mem", "code": "x = bytearray(300 << 20)", "tests": "assert x", "limits": {"memory_limit": "100M"}},
+        {"id": "c", "language": "bash", "code": "read x; echo $x", "cases": [{"input": "1\n", "output": "2"}]},
+        {"id": "last", "code": "def f(x):\n    x.sort()", "tests": "l = [2, 1]\nf(l)\nassert l == [1, 2]", "copy_back": True},
+    ])
+    done = bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl", "-j", 2)
+    rows = {row["task_id"]: row for row in lines(tmp_path / "r.jsonl")}
+    assert list(rows) == ["a", "b", 3, "files", "bad", "grant", "mem", "c", "last"]
+    assert {key: row["verdict"] for key, row in rows.items()} == {
+        "a": "WA", "b": "AC", 3: "TLE", "files": "AC", "bad": "SE", "grant": "SE", "mem": "MLE", "c": "WA", "last": "AC"}, rows
+    assert "t.jsonl:5" in rows["bad"]["message"] and "allow_read" in rows["grant"]["message"]
+    assert done.returncode == 1 and done.stdout.splitlines()[-1] == "3 passed, 2 failed, 4 errors of 9"
+
+
+def test_resumed(tmp_path):
+    problems = write(tmp_path / "p.jsonl", PROBLEMS)
+    samples = write(tmp_path / "s.jsonl", [{"task_id": f"Own/{n % 2}", "completion": PROBLEMS[n % 2]["canonical_solution"]}
+                                           for n in range(12)])
+    options = ["--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl", "-j", 2]
+    process = subprocess.Popen([cordon_run.CORDON, "grade", *map(str, options)], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while (not (tmp_path / "r.jsonl").exists() or (tmp_path / "r.jsonl").read_text().count("\n") < 3) \
+            and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with open(tmp_path / "r.jsonl", "a") as file:
+        file.write('{"task_id": "Own/1", "sam')  # half a line
+    done = bulk(*options, "--resume")
+    rows = lines(tmp_path / "r.jsonl")
+    assert [(row["task_id"], row["sample"]) for row in rows] == [(f"Own/{n % 2}", n // 2) for n in range(12)]
+    assert done.stdout.splitlines()[-1] == "12 passed, 0 failed, 0 errors of 12" and "pass@1: 1.0000" in done.stdout
+    write(tmp_path / "r.jsonl", [{**rows[0], "task_id": "Own/1"}])
+    done = bulk(*options, "--resume")
+    assert done.returncode == 64 and "line 1" in done.stderr
+
+
+def test_cancelled(tmp_path):
+    problems = write(tmp_path / "p.jsonl", PROBLEMS[:1])
+    samples = write(tmp_path / "s.jsonl", [{"task_id": "Own/0", "completion": "    import time; time.sleep(100)\n"}] * 5)
+    process = subprocess.Popen([cordon_run.CORDON, "grade", "--problems", str(problems), "--format", "humaneval", "--samples",
+                                str(samples), "--out", str(tmp_path / "r.jsonl")], stderr=subprocess.PIPE)
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert lines(tmp_path / "r.jsonl") == []
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--problems", "p.jsonl"], "--format"),
+    (["--problems", "none.jsonl", "--format", "humaneval"], "none.jsonl"),
+    (["--problems", "p.jsonl", "--format", "mbpp"], "p.jsonl:1"),
+    (["--problems", "p.jsonl", "--format", "humaneval", "--samples", "none.jsonl"], "none.jsonl"),
+    (["--problems", "p.jsonl", "--format", "humaneval", "--resume"], "--out"),
+    (["--problems", "p.jsonl", "--format", "humaneval", "--pass-at", "0"], "--pass-at"),
+    (["--jsonl", "p.jsonl", "--format", "mbpp"], "--jsonl"),
+])
+def test_usage(tmp_path, options, words):
+    write(tmp_path / "p.jsonl", PROBLEMS)
+    done = bulk(*options, cwd=tmp_path)
+    assert done.returncode in (64, 78) and words in done.stderr
+
+
+# ---- the public sets -----------------------------------------------------------------------------
+
+def test_humaneval_references(public, tmp_path):
+    """All of them with CORDON_TEST_FULL=1, else every sixth."""
+    rows = lines(public("humaneval/HumanEval.jsonl"))
+    problems = write(tmp_path / "p.jsonl", rows if FULL else rows[::6])
+    done = bulk("--problems", problems, "--format", "humaneval", "--out", tmp_path / "r.jsonl")
+    n = 164 if FULL else 28
+    assert done.stdout.splitlines()[-1] == f"{n} passed, 0 failed, 0 errors of {n}", done.stdout
+    assert [row["task_id"] for row in lines(tmp_path / "r.jsonl")] == [row["task_id"] for row in lines(problems)]
+
+
+def test_humaneval_cheats(public, tmp_path):
+    """No cheat passes: all problems with CORDON_TEST_FULL=1, else two."""
+    rows = lines(public("humaneval/HumanEval.jsonl"))
+    rows = rows if FULL else [rows[4], rows[32]]
+    names = {**cheats.CHEATS, **cheats.SLOW} if FULL else cheats.CHEATS
+    problems = write(tmp_path / "p.jsonl", rows)
+    samples = write(tmp_path / "s.jsonl", [{"task_id": row["task_id"], "completion": cheats.completion(name), "name": name}
+                                           for name in names for row in rows])
+    done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl",
+                "--time-limit", "3s", "--memory-limit", "128M", timeout=5000)
+    graded = lines(tmp_path / "r.jsonl")
+    passed = [sample["name"] for sample, row in zip(lines(samples), graded) if row["passed"]]
+    assert len(graded) == len(names) * len(rows) and not passed, passed
+    assert done.returncode == 1 and not [row for row in graded if row["verdict"] == "SE"]
+
+
+def test_mbpp_references(public, tmp_path):
+    """The same set passes as outside: with CORDON_TEST_FULL=1 all 510, else every fifteenth."""
+    rows = lines(public("mbpp/mbpp-1-510.jsonl"))
+    rows = rows if FULL else rows[::15]
+    problems = write(tmp_path / "p.jsonl", rows)
+    bulk("--problems", problems, "--format", "mbpp", "--out", tmp_path / "r.jsonl")
+    inside = {row["task_id"]: row["passed"] for row in lines(tmp_path / "r.jsonl")}
+    outside = {}
+    for row in rows:
+        program = "\n".join([row["code"], row["test_setup_code"], *row["test_list"]])
+        outside[row["task_id"]] = subprocess.run(["/usr/bin/python3", "-I", "-c", program], capture_output=True,
+                                                 timeout=120).returncode == 0
+    assert inside == outside
+
+
+@pytest.mark.slow
+def test_the_same_verdicts_twenty_times(public, tmp_path):
+    rows = lines(public("humaneval/HumanEval.jsonl"))[:6]
+    problems = write(tmp_path / "p.jsonl", rows)
+    bodies = ["    return None\n", "    import os; os._exit(0)\n", "    raise ValueError\n", "    return (\n"]
+    samples = write(tmp_path / "s.jsonl", [{"task_id": row["task_id"], "completion": body} for row in rows
+                                           for body in [row["canonical_solution"], *bodies]])
+    seen = set()
+    for _ in range(20):
+        bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl")
+        seen.add(tuple(row["verdict"] for row in lines(tmp_path / "r.jsonl")))
+    assert len(seen) == 1
