@@ -40,8 +40,8 @@ test: ## install the test tools, build, run the unit tests and both end-to-end w
 	@$(MAKE) --no-print-directory with-tests
 	@tools/run-tests $(TEST_ARGS)
 
-test-full: ## the same with the slow cases and the Docker container
-	@tools/deps build test docker
+test-full: ## the same with the slow cases, the Docker container and a browser
+	@tools/deps build test docker browser
 	@$(MAKE) --no-print-directory with-tests
 	@CORDON_TEST_FULL=1 tools/run-tests --docker
 

@@ -64,7 +64,7 @@ void report_utf8(unsigned c, struct buf *out)
 }
 
 /* C0 and C1 controls, and the marks that turn the direction of what follows. */
-static bool is_unprintable(unsigned c)
+bool report_is_unprintable(unsigned c)
 {
     return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x061c || c == 0x200e || c == 0x200f ||
            (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069) || c == 0xfeff;
@@ -79,7 +79,10 @@ size_t report_plain(const char *text, size_t len, size_t max, struct buf *out)
             buf_str(out, "...");
             return n + 3;
         }
-        report_utf8(c == '\n' || c == '\t' || c == '\r' ? ' ' : is_unprintable(c) ? '?' : c, out);
+        report_utf8(c == '\n' || c == '\t' || c == '\r' ? ' '
+                    : report_is_unprintable(c)          ? '?'
+                                                        : c,
+                    out);
     }
     return n;
 }

@@ -21,8 +21,14 @@ static void tap_name(const char *name, struct buf *out)
 static void tap_value(const char *key, const char *data, size_t len, struct buf *out)
 {
     struct jsonw j = {.out = out};
+    _cleanup_buf_ struct buf clean = BUF_INIT(4 * len + 16);
+    size_t used;
+    for (size_t i = 0; i < len; i += used) {
+        unsigned c = report_char(data + i, len - i, &used);
+        report_utf8(c >= 0x80 && report_is_unprintable(c) ? 0xfffd : c, &clean);
+    }
     buf_printf(out, "  %s: ", key);
-    jsonw_bytes(&j, NULL, data, len);
+    jsonw_bytes(&j, NULL, clean.data ? clean.data : "", clean.len);
     buf_char(out, '\n');
 }
 
