@@ -143,6 +143,12 @@ void jsonw_bool(struct jsonw *j, const char *key, bool value)
     buf_str(j->out, value ? "true" : "false");
 }
 
+void jsonw_raw(struct jsonw *j, const char *key, const char *json)
+{
+    jsonw_key(j, key);
+    buf_str(j->out, json);
+}
+
 void jsonw_null(struct jsonw *j, const char *key)
 {
     jsonw_key(j, key);

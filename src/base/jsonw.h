@@ -25,6 +25,7 @@ void jsonw_uint(struct jsonw *j, const char *key, uint64_t value);
 void jsonw_ms(struct jsonw *j, const char *key, uint64_t ns); /* milliseconds with three decimals */
 void jsonw_double(struct jsonw *j, const char *key, double value); /* not finite: null */
 void jsonw_bool(struct jsonw *j, const char *key, bool value);
+void jsonw_raw(struct jsonw *j, const char *key, const char *json); /* one value, written before */
 void jsonw_null(struct jsonw *j, const char *key);
 
 /* Strict UTF-8 (no surrogates, no overlong forms). */

@@ -36,7 +36,8 @@ static const struct options_own grade_options[] = {
      "tests and submission in one interpreter: weaker, for tests that cannot do without"},
     {"problems", 0, OPTIONS_REQUIRED, GRADE_OPT_PROBLEMS, "FILE",
      "many: problems with tests, one a line; --format says how they are written"},
-    {"format", 0, OPTIONS_REQUIRED, GRADE_OPT_FORMAT, "NAME", "humaneval or mbpp"},
+    {"format", 0, OPTIONS_REQUIRED, GRADE_OPT_FORMAT, "NAME",
+     "of the problems: humaneval or mbpp; without problems the same as --report"},
     {"samples", 0, OPTIONS_REQUIRED, GRADE_OPT_SAMPLES, "FILE",
      "lines of {task_id, completion}; without it the problems' own solutions are graded"},
     {"jsonl", 0, OPTIONS_REQUIRED, GRADE_OPT_JSONL, "FILE",
@@ -64,10 +65,20 @@ static const struct options_own grade_options[] = {
     {"report", 0, OPTIONS_REQUIRED, GRADE_OPT_REPORT, "FORMAT[=FILE]",
      "table, json, junit, tap or html, on standard output or to FILE; repeatable"},
     {"json", 0, OPTIONS_NONE, GRADE_OPT_JSON, NULL, "the same as --report json"},
+    {"junit", 0, OPTIONS_REQUIRED, GRADE_OPT_JUNIT, "FILE", "the same as --report junit=FILE"},
     CLI_HELP_ROW,
 };
 
 /* ---- reports ---- */
+
+static int add_junit(struct grade_cli *c, const char *path, struct cordon_err *err)
+{
+    if (c->n_targets == GRADE_REPORTS_MAX || !*path)
+        return err_set(err, CORDON_ERR_USAGE, "options", 0, "--junit: %s",
+                       *path ? "too many reports" : "no file");
+    c->targets[c->n_targets++] = (struct grade_target){.format = REPORT_JUNIT, .path = path};
+    return 0;
+}
 
 static int add_target(struct grade_cli *c, const char *text, struct cordon_err *err)
 {
@@ -92,13 +103,15 @@ static int add_target(struct grade_cli *c, const char *text, struct cordon_err *
 }
 
 /* Where a report goes is looked at before anything runs; people read a table in any case. */
-static int open_targets(struct grade_cli *c, struct cordon_err *err)
+static int open_targets(struct grade_cli *c, grade_way *way, struct cordon_err *err)
 {
-    bool has_stdout = false;
+    bool has_stdout = false, has_format = way != grade_cli_bulk;
     for (size_t i = 0; i < c->options.n_own; i++) {
         const struct options_hit *hit = &c->options.own[i];
         if ((hit->id == GRADE_OPT_JSON && add_target(c, "json", err) < 0) ||
-            (hit->id == GRADE_OPT_REPORT && add_target(c, hit->value, err) < 0))
+            (hit->id == GRADE_OPT_REPORT && add_target(c, hit->value, err) < 0) ||
+            (hit->id == GRADE_OPT_FORMAT && has_format && add_target(c, hit->value, err) < 0) ||
+            (hit->id == GRADE_OPT_JUNIT && add_junit(c, hit->value, err) < 0))
             return -1;
     }
     for (size_t i = 0; i < c->n_targets; i++) {
@@ -248,7 +261,7 @@ static int grade(struct grade_cli *c, int *ret_status, struct cordon_err *err)
 {
     struct grade_outcome outcome = {0};
     grade_way *way = NULL;
-    if (choose(c, &way, err) < 0 || parse_jobs(c, err) < 0 || open_targets(c, err) < 0)
+    if (choose(c, &way, err) < 0 || parse_jobs(c, err) < 0 || open_targets(c, way, err) < 0)
         return -1;
     struct policy_input input = options_input(&c->options, environ);
     if (policy_resolve(&input, &c->policy, err) < 0)

@@ -3,7 +3,10 @@
 
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/jsonw.h"
 #include "base/util.h"
+#include "run/result.h"
 
 const char *grade_status_name(enum grade_status status)
 {
@@ -38,6 +41,18 @@ int grade_keep(struct grade_outcome *o, const char *data, size_t len, size_t max
         memcpy(copy, data, keep);
     *ret = (struct grade_bytes){copy, keep, keep < len};
     return 0;
+}
+
+void grade_note_wall(struct grade_outcome *o, const struct result *r)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(65536);
+    struct jsonw j = {.out = &text};
+    static const char key[] = "\"enforcement\":";
+    if (o->enforcement || !r->outcome || !r->plan)
+        return;
+    result_json_enforcement(&j, r);
+    if (!text.failed)
+        o->enforcement = arena_strdup(&o->arena, text.data + strlen(key));
 }
 
 void grade_outcome_done(struct grade_outcome *o)

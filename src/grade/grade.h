@@ -47,7 +47,9 @@ struct grade_outcome {
     const char *language; /* NULL: a command */
     const char *mode;     /* how tests and submission were kept apart; NULL: a judge */
     const char *verdict;  /* of the whole, judge only; NULL: tests */
-    const char *error;    /* what kept the whole from running (a compiler's words), or NULL */
+    const char
+        *enforcement;  /* a JSON object: the wall around the submission; NULL: never started */
+    const char *error; /* what kept the whole from running (a compiler's words), or NULL */
     struct grade_test *tests;
     size_t n_tests;
     struct grade_group *groups;
@@ -66,6 +68,9 @@ void grade_count(struct grade_outcome *outcome);
 /* At most max bytes of it, copied into the arena; a cut never splits a UTF-8 character. */
 int grade_keep(struct grade_outcome *outcome, const char *data, size_t len, size_t max,
                struct grade_bytes *ret);
+/* Notes which wall stood, from the first run of the submission; later ones change nothing. */
+struct result;
+void grade_note_wall(struct grade_outcome *outcome, const struct result *result);
 void grade_outcome_done(struct grade_outcome *outcome);
 
 #endif

@@ -270,6 +270,7 @@ static void slot_keep(struct judge_slot *s)
     struct grade_test *t = slot_test(s);
     const struct result *r = &s->run.result;
     size_t max = t->status == GRADE_PASSED ? JUDGE_ACCEPTED_KEPT : JUDGE_OUTPUT_KEPT;
+    grade_note_wall(o, r);
     t->runtime_ns = r->wall_ns;
     t->cpu_ns = r->usage.cpu_user_ns + r->usage.cpu_sys_ns;
     t->memory_bytes = r->usage.peak_memory_bytes;

@@ -81,6 +81,10 @@ void report_json(const struct grade_outcome *o, struct buf *out)
     jsonw_uint(&j, "not_run", o->not_run);
     jsonw_ms(&j, "total_runtime_ms", o->total_ns);
     jsonw_str(&j, "error", o->error);
+    if (o->enforcement)
+        jsonw_raw(&j, "enforcement", o->enforcement);
+    else
+        jsonw_null(&j, "enforcement");
     jsonw_open(&j, "details", '[');
     for (size_t i = 0; i < o->n_tests; i++)
         json_row(&j, o, &o->tests[i]);

@@ -71,6 +71,8 @@ void result_json(const struct result *r, struct buf *out);
 /* "changed_files": the list alone. */
 struct jsonw;
 void result_json_changes(struct jsonw *j, const struct tree_changes *changes);
+/* "enforcement": what stood around the guest. */
+void result_json_enforcement(struct jsonw *j, const struct result *r);
 /* "Error: Execution exceeded time limit (1s)" or empty. */
 void result_message(const struct result *r, struct buf *out);
 

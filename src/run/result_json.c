@@ -134,7 +134,7 @@ static void json_container(struct jsonw *j, const struct result *r)
 }
 
 /* What stood around the guest. With no start there was no wall, and it says so. */
-static void json_enforcement(struct jsonw *j, const struct result *r)
+void result_json_enforcement(struct jsonw *j, const struct result *r)
 {
     static const char *const namespaces[] = {"user_ns", "mount_ns", "pid_ns",    "net_ns",
                                              "ipc_ns",  "uts_ns",   "cgroup_ns", "time_ns"};
@@ -272,7 +272,7 @@ void result_json(const struct result *r, struct buf *out)
     json_denials(&j, r);
     if (r->netlog)
         json_network(&j, r->netlog);
-    json_enforcement(&j, r);
+    result_json_enforcement(&j, r);
     result_json_changes(&j, r->changes);
     jsonw_str(&j, "diff", r->diff);
     if (r->workspace_id)

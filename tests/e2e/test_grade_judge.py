@@ -62,6 +62,8 @@ def report(*words, **kw):
     assert done.stdout, f"exit {done.returncode}: {done.stderr}"
     outcome = json.loads(done.stdout)
     accepted = outcome["verdict"] == "AC"
+    if outcome["verdict"] != "CE":
+        assert outcome["enforcement"]["tier"] in ("full", "landlock")
     assert done.returncode == (0 if accepted else 70 if outcome["verdict"] == "SE" else 1), done.stderr
     return outcome
 

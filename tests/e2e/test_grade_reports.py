@@ -144,6 +144,11 @@ def test_files_and_standard_output_together(outcome, shared):
     assert not [p for p in shared.iterdir() if p.suffix == ".tmp"]
 
 
+def test_short_ways_to_ask(outcome, shared):
+    done = cordon("grade", "--format", "tap", "--junit", shared / "j.xml", "--cases", *outcome)
+    assert done.stdout.startswith("TAP version 13") and ET.parse(shared / "j.xml").getroot().tag == "testsuites"
+
+
 def test_a_report_that_cannot_be_written_is_our_failure(outcome):
     done = cordon("grade", "--report", "json=/dev/full", "--cases", *outcome)
     assert done.returncode == 70 and "/dev/full" in done.stderr
