@@ -70,6 +70,9 @@ static int broker_policy(struct broker *b, struct cordon_err *err)
 /* Listeners live as long as the process. Takes the descriptor. */
 static int broker_listen(struct broker *b, int fd, const struct netwire_socket *row, loop_fn *fn)
 {
+    if (row->kind == NETWIRE_TCP || row->kind == NETWIRE_UDP)
+        broker_seen_port(b, row);
+    b->any_port |= row->kind == NETWIRE_ANY;
     struct broker_listener *l = calloc(1, sizeof(*l));
     if (!l)
         return -1;
@@ -101,6 +104,7 @@ static int broker_take_socket(struct broker *b, const struct netwire_socket *row
     case NETWIRE_ANY: return broker_listen(b, fd, row, broker_accept);
     case NETWIRE_UDP: return broker_listen(b, fd, row, broker_udp_readable);
     case NETWIRE_INNER: return broker_publish_keep(b, fd);
+    case NETWIRE_SEEN: return broker_listen(b, fd, row, broker_seen_readable);
     }
     return -1;
 }

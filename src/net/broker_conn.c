@@ -57,8 +57,9 @@ static void conn_record(struct broker_conn *c, enum netwire_verdict verdict, con
 {
     struct netwire_record r = {.time_ns = c->begin_ns,
                                .duration_ns = broker_now_ns() - c->begin_ns,
-                               .bytes_up = c->upward.bytes,
-                               .bytes_down = c->downward.bytes,
+                               /* up is always away from the guest */
+                               .bytes_up = (c->is_inward ? &c->downward : &c->upward)->bytes,
+                               .bytes_down = (c->is_inward ? &c->upward : &c->downward)->bytes,
                                .port = c->port,
                                .verdict = (uint8_t)verdict,
                                .protocol = NETWIRE_P_TCP,

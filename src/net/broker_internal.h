@@ -29,6 +29,7 @@
 #define BROKER_UDP_FLOWS_MAX 256
 #define BROKER_UDP_IDLE_MS 60000
 #define BROKER_INNER_MAX 256
+#define BROKER_SEEN_MAX 64
 
 struct broker;
 
@@ -105,6 +106,15 @@ struct broker {
     bool ending;
     uint64_t end_ms;
 
+    bool any_port;
+    uint8_t ports[65536]; /* who listens: bits of BROKER_PORT_* */
+    struct broker_seen {
+        uint8_t dst[16];
+        uint16_t port;
+        uint8_t is_udp;
+        uint64_t last_ms;
+    } seen[BROKER_SEEN_MAX]; /* what was refused a moment ago */
+    size_t next_seen;
     int inner[BROKER_INNER_MAX]; /* sockets that dial the guest */
     size_t n_inner;
 
@@ -192,6 +202,10 @@ bool broker_relay_has_more(struct broker_conn *c);
 /* Puts bytes that were read too early in front of a flow. */
 int broker_relay_prepend(struct broker_conn *c, struct broker_flow *f, const char *data,
                          size_t len);
+
+/* broker_seen.c: what no listener takes */
+void broker_seen_port(struct broker *b, const struct netwire_socket *row);
+void broker_seen_readable(struct loop_watch *w, uint32_t events);
 
 /* broker_publish.c */
 void broker_publish_accept(struct loop_watch *w, uint32_t events);

@@ -30,6 +30,7 @@
 #define NETWIRE_GATE4 0xc0000001u  /* 192.0.0.1 */
 #define NETWIRE_GUEST4 0xc0000002u /* 192.0.0.2 */
 #define NETWIRE_LINK4_BITS 29
+#define NETWIRE_ANY_PORT 1 /* where every port is redirected to */
 #define NETWIRE_LINK6                                                                              \
     {                                                                                              \
         0xfd, 0x63, 0x6f, 0x72, 0x64, 0x6f, 0x6e, 0x01                                             \
@@ -41,6 +42,7 @@ enum netwire_kind {
     NETWIRE_UDP,   /* receives datagrams for one port, tells their destination */
     NETWIRE_ANY,   /* TCP listener of every port (redirected) */
     NETWIRE_INNER, /* unconnected: dials the guest for a published port */
+    NETWIRE_SEEN,  /* packet socket: the first packets of what the guest tries */
 };
 
 struct netwire_socket {

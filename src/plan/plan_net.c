@@ -81,9 +81,6 @@ static int net_fill(struct plan *p, const struct policy *policy, const struct ne
         return err_nomem(err, "plan");
     net->policy = policy;
     net->any_port = set->everything;
-    if (net->any_port)
-        return err_set(err, CORDON_ERR_HOST, "plan", 0,
-                       "network bridge: redirection of every port is not available");
     if (net_routes(p, net, set) < 0 ||
         net_ports(p, set, NETRULE_TCP, &net->tcp_ports, &net->n_tcp_ports) < 0 ||
         net_ports(p, set, NETRULE_UDP, &net->udp_ports, &net->n_udp_ports) < 0)

@@ -217,7 +217,9 @@ void netlink_route(struct netlink *nl, unsigned index, int type, const struct ne
         return;
     m->rtm_family = (uint8_t)to->family;
     m->rtm_dst_len = to->prefix_len;
-    m->rtm_table = type == RTN_LOCAL ? RT_TABLE_LOCAL : RT_TABLE_MAIN;
+    /* "Everything is local" comes after the routes to the link, not before them. */
+    bool first = type == RTN_LOCAL && to->prefix_len > 0;
+    m->rtm_table = first ? RT_TABLE_LOCAL : RT_TABLE_MAIN;
     m->rtm_protocol = RTPROT_BOOT;
     m->rtm_scope = type == RTN_LOCAL ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
     m->rtm_type = (uint8_t)type;
@@ -227,4 +229,20 @@ void netlink_route(struct netlink *nl, unsigned index, int type, const struct ne
         nl_attr(nl, RTA_GATEWAY, gateway->bytes, nl_size(gateway->family));
     if (index)
         nl_attr(nl, RTA_OIF, &index, sizeof(index));
+}
+
+void netlink_far_loopback(struct netlink *nl, unsigned index, const struct netlink_addr *gateway)
+{
+    static const uint8_t loopback[4] = {127, 0, 0, 1};
+    struct rtmsg *m = nl_message(nl, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, sizeof(*m));
+    if (!m)
+        return;
+    m->rtm_family = AF_INET;
+    m->rtm_dst_len = 32;
+    m->rtm_table = RT_TABLE_LOCAL; /* where the kernel has its own entry for this address */
+    m->rtm_protocol = RTPROT_BOOT;
+    m->rtm_type = RTN_UNICAST;
+    nl_attr(nl, RTA_DST, loopback, sizeof(loopback));
+    nl_attr(nl, RTA_GATEWAY, gateway->bytes, 4);
+    nl_attr(nl, RTA_OIF, &index, sizeof(index));
 }

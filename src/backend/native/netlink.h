@@ -50,6 +50,8 @@ void netlink_address(struct netlink *nl, unsigned index, const struct netlink_ad
 void netlink_neighbour(struct netlink *nl, unsigned index, const struct netlink_addr *addr,
                        const uint8_t mac[static 6]);
 /* type RTN_*; gateway may be NULL. */
+/* The loopback of the far end, in the place of our own. */
+void netlink_far_loopback(struct netlink *nl, unsigned index, const struct netlink_addr *gateway);
 void netlink_route(struct netlink *nl, unsigned index, int type, const struct netlink_addr *to,
                    const struct netlink_addr *gateway);
 

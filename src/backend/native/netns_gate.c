@@ -3,7 +3,7 @@
  *   guest's namespace             the gate's namespace             host
  *   lo: wholly the guest's        lo: every allowed prefix is      broker: accepts here, judges,
  *   eth0 ---- link -------------- local here; our listeners        resolves, dials from the host
- *   routes: allowed prefixes      nothing is forwarded
+ *   route: all to the gate        nothing is forwarded, the rest is refused at once
  *
  * Nothing of ours listens beside the guest, so that its own servers may use every port. No process
  * stays in the gate's namespace: the broker's descriptors keep it alive. Runs in the helper beside
@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "backend/native/netlink.h"
+#include "backend/native/netns_gate.h"
 #include "base/util.h"
 #include "net/netwire.h"
 
@@ -40,8 +41,9 @@ static struct gate {
     struct netlink gate_nl, guest_nl;
     struct netwire_sockets out;
     int fds[NETWIRE_BATCH];
-    int broker_fd;
+    int broker_fd, seen_fd;
     bool has_v6;
+    bool refuses; /* what is not allowed may be sent here: it is refused at once */
 } gate;
 
 static struct netlink_addr gate_addr4(uint32_t host_order, uint8_t bits)
@@ -160,12 +162,20 @@ static int gate_inner(const struct plan_net *net)
     return 0;
 }
 
+static int gate_every_port(void)
+{
+    if (gate_redirect_all(NETWIRE_ANY_PORT) < 0 ||
+        gate_listen(AF_INET, NETWIRE_ANY_PORT, NETWIRE_ANY) < 0)
+        return -1;
+    return gate.has_v6 ? gate_listen(AF_INET6, NETWIRE_ANY_PORT, NETWIRE_ANY) : 0;
+}
+
 /* DNS is TCP and UDP port 53 like any other; the destination tells which. */
 static int gate_sockets(const struct plan_net *net)
 {
     if (gate_datagrams(AF_INET, 53) < 0 || gate_listen(AF_INET, 53, NETWIRE_TCP) < 0)
         return -1;
-    for (size_t i = 0; i < net->n_tcp_ports; i++) {
+    for (size_t i = 0; !net->any_port && i < net->n_tcp_ports; i++) {
         uint16_t port = net->tcp_ports[i];
         if ((port != 53 && gate_listen(AF_INET, port, NETWIRE_TCP) < 0) ||
             (gate.has_v6 && gate_listen(AF_INET6, port, NETWIRE_TCP) < 0))
@@ -192,7 +202,10 @@ static int gate_inside(const struct plan_net *net, int family)
     struct netlink_addr own = v4 ? gate_addr4(NETWIRE_GATE4, NETWIRE_LINK4_BITS)
                                  : gate_addr6(link6, 1, NETWIRE_LINK6_BITS);
     struct netlink_addr guest = v4 ? gate_addr4(NETWIRE_GUEST4, 32) : gate_addr6(link6, 2, 128);
+    struct netlink_addr all = {.family = family};
     netlink_route(nl, GATE_LO, RTN_LOCAL, &synth, NULL);
+    if (net->any_port)
+        netlink_route(nl, GATE_LO, RTN_LOCAL, &all, NULL);
     for (size_t i = 0; i < net->n_routes; i++) {
         struct netlink_addr to = gate_route_addr(&net->routes[i]);
         if (to.family != family)
@@ -203,6 +216,10 @@ static int gate_inside(const struct plan_net *net, int family)
     }
     netlink_address(nl, GATE_LINK, &own);
     netlink_neighbour(nl, GATE_LINK, &guest, guest_mac);
+    if (v4 && net->n_publish > 0) {
+        netlink_conf4(nl, GATE_LINK, IPV4_DEVCONF_ROUTE_LOCALNET, 1);
+        netlink_far_loopback(nl, GATE_LINK, &guest);
+    }
     return netlink_flush(nl);
 }
 
@@ -211,15 +228,20 @@ static int gate_guest_side(const struct plan_net *net, int family)
     static const uint8_t synth6[8] = NETWIRE_SYNTH6, link6[8] = NETWIRE_LINK6;
     struct netlink *nl = &gate.guest_nl;
     bool v4 = family == AF_INET;
-    struct netlink_addr synth = v4 ? gate_addr4(NETWIRE_SYNTH4, NETWIRE_SYNTH4_BITS)
-                                   : gate_addr6(synth6, 0, NETWIRE_SYNTH6_BITS);
     struct netlink_addr own = v4 ? gate_addr4(NETWIRE_GUEST4, NETWIRE_LINK4_BITS)
                                  : gate_addr6(link6, 2, NETWIRE_LINK6_BITS);
     struct netlink_addr via = v4 ? gate_addr4(NETWIRE_GATE4, 32) : gate_addr6(link6, 1, 128);
+    struct netlink_addr synth = v4 ? gate_addr4(NETWIRE_SYNTH4, NETWIRE_SYNTH4_BITS)
+                                   : gate_addr6(synth6, 0, NETWIRE_SYNTH6_BITS);
+    struct netlink_addr all = {.family = family};
     netlink_address(nl, GATE_LINK, &own);
     netlink_neighbour(nl, GATE_LINK, &via, gate_mac);
-    netlink_route(nl, GATE_LINK, RTN_UNICAST, &synth, &via);
-    for (size_t i = 0; i < net->n_routes; i++) {
+    if (v4 && net->n_publish > 0)
+        netlink_conf4(nl, GATE_LINK, IPV4_DEVCONF_ROUTE_LOCALNET, 1);
+    /* what is not allowed goes to the gate too where that can see and refuse it; elsewhere the
+     * guest has no way for it and nobody hears of it */
+    netlink_route(nl, GATE_LINK, RTN_UNICAST, gate.refuses ? &all : &synth, &via);
+    for (size_t i = 0; !gate.refuses && i < net->n_routes; i++) {
         struct netlink_addr to = gate_route_addr(&net->routes[i]);
         if (to.family != family)
             continue;
@@ -266,10 +288,19 @@ static int gate_make(const struct plan_net *net, const char **ret_what)
     int probe = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     gate.has_v6 = probe >= 0;
     util_close(&probe);
-    /* Listeners first: they belong to the namespace this process is in, and it moves on. */
+    /* Sockets first: they belong to the namespace this process is in, and it moves on. */
+    *ret_what = "redirection of every port (nft_tproxy)";
+    if (net->any_port && gate_every_port() < 0)
+        return -1;
+    gate.refuses = net->any_port || gate_refuse_foreign() == 0;
     *ret_what = "listeners";
     if (gate_sockets(net) < 0)
         return -1;
+    *ret_what = "packet socket";
+    gate.seen_fd = gate_seen_socket();
+    if (gate.seen_fd < 0)
+        return -1;
+    gate_no_icmp_limit();
     *ret_what = "link to the guest";
     if (gate_link() < 0)
         return -1;
@@ -280,6 +311,9 @@ static int gate_make(const struct plan_net *net, const char **ret_what)
     if (gate.has_v6 && (gate_inside(net, AF_INET6) < 0 || gate_guest_side(net, AF_INET6) < 0))
         gate.has_v6 = false;
     *ret_what = "broker";
+    if (gate_seen_begin(gate.seen_fd, GATE_LINK) < 0 ||
+        gate_hand_over(gate.seen_fd, NETWIRE_SEEN, 0, 0) < 0)
+        return -1;
     return gate_send(true);
 }
 
