@@ -106,9 +106,9 @@ static int open_resumed(struct bulk_cli *t, struct cordon_err *err)
     ssize_t n;
     t->done = fopen(t->out_path, "re");
     if (!t->done)
-        return errno == ENOENT ? 0
-                               : err_set(err, CORDON_ERR_USAGE, "grade", errno, "--out %.200s",
-                                         t->out_path);
+        return errno == ENOENT
+                   ? 0
+                   : err_set(err, CORDON_ERR_USAGE, "grade", errno, "--out %.200s", t->out_path);
     while ((n = getline(&t->line, &t->line_cap, t->done)) > 0 && t->line[n - 1] == '\n') {
         struct arena arena = {0};
         const struct jsonr_node *root;
@@ -132,8 +132,8 @@ static int open_out(struct bulk_cli *t, const struct options *o, struct cordon_e
     if (!t->out_path)
         return resume ? err_set(err, CORDON_ERR_USAGE, "options", 0, "--resume needs --out FILE")
                       : 0;
-    t->out_fd = open(t->out_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (resume ? 0 : O_TRUNC),
-                     0644);
+    t->out_fd =
+        open(t->out_path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | (resume ? 0 : O_TRUNC), 0644);
     if (t->out_fd < 0)
         return err_set(err, CORDON_ERR_USAGE, "options", errno, "--out %.200s", t->out_path);
     return resume ? open_resumed(t, err) : 0;
@@ -232,8 +232,7 @@ static int bulk_cli_say(const struct bulk_cli *t)
         if (score >= 0)
             buf_printf(&text, "pass@%llu: %.4f\n", (unsigned long long)t->pass_at[i], score);
         else if (t->pass_at_given)
-            buf_printf(&text, "pass@%llu: not enough samples\n",
-                       (unsigned long long)t->pass_at[i]);
+            buf_printf(&text, "pass@%llu: not enough samples\n", (unsigned long long)t->pass_at[i]);
     }
     buf_printf(&text, "%zu passed, %zu failed, %zu errors of %zu\n", n->passed, n->failed,
                n->errors, n->total);

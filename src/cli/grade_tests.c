@@ -89,8 +89,9 @@ static int tests_cli_load(struct tests_cli *t, struct grade_cli *c, struct cordo
 
 int grade_cli_tests(struct grade_cli *c, struct grade_outcome *ret_outcome, struct cordon_err *err)
 {
-    struct tests_cli t = {.run = {.on_done = tests_cli_on_done},
-                          .desk.place = {&c->loop, &c->host, c->policy, environ}};
+    struct tests_cli t = {
+        .run = {.on_done = tests_cli_on_done},
+        .desk.place = {.loop = &c->loop, .host = &c->host, .policy = c->policy, .vars = environ}};
     t.run.data = &t;
     if (tests_cli_load(&t, c, err) < 0 ||
         tests_start(&t.run, &t.desk, &t.task, ret_outcome, err) < 0) {

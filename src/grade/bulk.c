@@ -157,7 +157,11 @@ static void worker_start(struct bulk_worker *w)
     struct cordon_err err = {0};
     t->time_ns = policy_num(policy, FIELD_TIME_LIMIT);
     t->time_written = policy_written(policy, FIELD_TIME_LIMIT);
-    w->desk.place = (struct party_place){b->loop, b->host, b->policy, b->vars};
+    w->desk.place.loop = b->loop;
+    w->desk.place.host = b->host;
+    w->desk.place.policy = b->policy;
+    w->desk.place.vars = b->vars;
+    w->desk.place.many = true;
     w->run = (struct tests_run){.on_done = worker_on_done, .data = w};
     w->busy = true;
     if (tests_start(&w->run, &w->desk, t, &w->outcome, &err) == 0)
@@ -172,7 +176,8 @@ static void worker_start(struct bulk_worker *w)
 
 /* ---- cases ---- */
 
-/* The judge has a loop of its own, so nothing else may run meanwhile; it uses all workers' share. */
+/* The judge has a loop of its own, so nothing else may run meanwhile; it uses all workers' share.
+ */
 static void bulk_judge(struct bulk *b, struct bulk_item *item)
 {
     struct cases cases = {0};

@@ -38,11 +38,11 @@ struct bulk_problem {
 /* One sample on its way. */
 struct bulk_item {
     struct arena arena;
-    size_t index; /* in the input */
+    size_t index;                 /* in the input */
     struct bulk_problem *problem; /* NULL: a task of its own, or broken */
     const char *id;
     bool id_is_number;
-    size_t sample; /* of its problem */
+    size_t sample;      /* of its problem */
     const char *broken; /* why it cannot be graded; NULL: it can */
     struct tests_task task;
     const char *entry[1];
@@ -71,7 +71,8 @@ struct bulk {
     const char *items_name; /* of items_file, for messages */
     FILE *items_file;       /* samples or tasks; NULL: the problems' own solutions */
     size_t skip;            /* samples graded earlier: read, not run */
-    /* Each of those; the caller counts it with bulk_count_line(). -1: it is another than was graded. */
+    /* Each of those; the caller counts it with bulk_count_line(). -1: it is another than was
+     * graded. */
     int (*on_skip)(void *data, const struct bulk_item *item, struct cordon_err *err);
     /* One line with its newline, in order; -1: it could not be written, and everything ends. */
     int (*on_line)(void *data, const char *line, size_t len);
@@ -104,7 +105,8 @@ void bulk_item_done(struct bulk_item *item);
 void bulk_task(struct bulk *b, struct bulk_item *item, const struct jsonr_node *root);
 
 /* A sample's result in the sums. */
-void bulk_count_line(struct bulk *b, struct bulk_problem *problem, const char *verdict, bool passed);
+void bulk_count_line(struct bulk *b, struct bulk_problem *problem, const char *verdict,
+                     bool passed);
 /* bulk.c. -1: it could not be gone on with; what was written before is right. */
 int bulk_run(struct bulk *b, struct cordon_err *err);
 void bulk_cancel(struct bulk *b);

@@ -105,8 +105,8 @@ static int problems_index(struct bulk *b, const char *name, struct cordon_err *e
     qsort(b->by_id, b->n_problems, sizeof(*b->by_id), compare_ids);
     for (size_t i = 1; i < b->n_problems; i++)
         if (str_eq(b->by_id[i - 1]->id, b->by_id[i]->id))
-            return err_set(err, CORDON_ERR_CONFIG, "grade", 0, "%.200s: task_id %.100s stands twice",
-                           name, b->by_id[i]->id);
+            return err_set(err, CORDON_ERR_CONFIG, "grade", 0,
+                           "%.200s: task_id %.100s stands twice", name, b->by_id[i]->id);
     return 0;
 }
 

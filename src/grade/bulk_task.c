@@ -25,7 +25,8 @@ static const char *limit_text(const struct field *f, const struct jsonr_node *no
         return jsonr_cstr(node);
     if (!jsonr_double(node, &d) || d < 0)
         return NULL;
-    return f->type == FT_DURATION ? arena_printf(arena, "%.6fs", d) : arena_printf(arena, "%.0f", d);
+    return f->type == FT_DURATION ? arena_printf(arena, "%.6fs", d)
+                                  : arena_printf(arena, "%.0f", d);
 }
 
 static int task_policy(struct bulk *b, struct bulk_item *item, const struct jsonr_node *limits,
@@ -33,8 +34,8 @@ static int task_policy(struct bulk *b, struct bulk_item *item, const struct json
 {
     struct policy_input input = b->input;
     size_t n = input.n_settings;
-    struct policy_setting *all =
-        arena_alloc(&item->arena, (n + jsonr_count(limits) + jsonr_count(files) + 1) * sizeof(*all));
+    struct policy_setting *all = arena_alloc(
+        &item->arena, (n + jsonr_count(limits) + jsonr_count(files) + 1) * sizeof(*all));
     if (!all)
         return -1;
     if (n > 0)
@@ -43,8 +44,8 @@ static int task_policy(struct bulk *b, struct bulk_item *item, const struct json
         const struct field *f = limit_field(i->key);
         const char *text = f ? limit_text(f, i, &item->arena) : NULL;
         if (!text) {
-            item->broken = arena_printf(&item->arena, "limits: %.60s is not a limit, or not its value",
-                                        i->key);
+            item->broken = arena_printf(&item->arena,
+                                        "limits: %.60s is not a limit, or not its value", i->key);
             return -1;
         }
         all[n++] = (struct policy_setting){.name = f->key, .value = text};
@@ -102,9 +103,8 @@ void bulk_task(struct bulk *b, struct bulk_item *item, const struct jsonr_node *
     if (!id)
         id = jsonr_get(root, "task_id");
     item->id_is_number = jsonr_uint64(id, &number);
-    item->id = item->id_is_number
-                   ? arena_printf(&item->arena, "%llu", (unsigned long long)number)
-                   : jsonr_cstr(id);
+    item->id = item->id_is_number ? arena_printf(&item->arena, "%llu", (unsigned long long)number)
+                                  : jsonr_cstr(id);
     if (!code)
         code = main_file = task_main_file(files);
     item->language = jsonr_cstr(jsonr_get(root, "language"));

@@ -21,6 +21,9 @@ struct party_place {
     const struct host *host;
     const struct policy *policy;
     char *const *vars; /* the caller's environment, for --venv */
+    bool many;         /* the tests' side will serve many runs: it is worth preparing for */
+    /* byte code of the submission's side, as the tests' side sent it; empty: its text serves */
+    const struct buf *code;
 };
 
 enum party_role { PARTY_TESTS, PARTY_SUBMISSION };
@@ -36,13 +39,16 @@ struct party {
     struct channel channel;
     struct policy policy; /* derived; borrows */
     struct arena arena;
-    const char *breach; /* why its channel was ended, or NULL */
-    bool started, gone;
+    const char *breach;          /* why its channel was ended, or NULL */
+    bool started, gone, stopped; /* stopped: its end was asked for */
 };
 
 /* guest_text.c, made from python/cordon/guest/ by tools/embed. */
 extern const char grade_text_wire[], grade_text_side[], grade_text_tests[], grade_text_plain[],
     grade_text_pytest[], grade_text_doctest[], grade_text_user[];
+
+/* Is this the byte code of the submission's side, in as many parts as it has? */
+bool party_is_code(const char *data, size_t len);
 
 /* -1: nothing runs and no callback is called. */
 int party_start(struct party *p, enum party_role role, const struct party_place *place,

@@ -247,10 +247,25 @@ static bool tests_question(struct tests_run *r, const char *data, size_t len)
     return true;
 }
 
+/* Once, and before any job: nothing a job brings can change what later submissions run on. */
+static bool tests_desk_code(struct tests_desk *d, const char *data, size_t len)
+{
+    if (d->place.code)
+        return true; /* of a desk before this one */
+    if (!party_is_code(data, len))
+        return false;
+    d->code = BUF_INIT(CHANNEL_FRAME_MAX);
+    if (buf_add(&d->code, data, len) == 0)
+        d->place.code = &d->code;
+    return true;
+}
+
 static bool tests_desk_frame(struct party *p, char kind, const char *data, size_t len)
 {
     struct tests_desk *d = p->owner;
     struct tests_run *r = d->run;
+    if (kind == 'P')
+        return tests_desk_code(d, data, len);
     if (!r || r->finishing)
         return kind == 'E' || kind == 'D';
     switch (kind) {
@@ -307,7 +322,7 @@ static void tests_desk_gone(struct party *p)
 
 static int tests_desk_ready(struct tests_desk *d, struct cordon_err *err)
 {
-    if (d->party.started && !d->party.gone)
+    if (d->party.started && !d->party.gone && !d->party.stopped)
         return 0;
     party_done(&d->party);
     d->party = (struct party){.on_frame = tests_desk_frame,
@@ -320,6 +335,8 @@ static int tests_desk_ready(struct tests_desk *d, struct cordon_err *err)
 void tests_desk_done(struct tests_desk *d)
 {
     party_done(&d->party);
+    buf_done(&d->code);
+    d->place.code = NULL;
 }
 
 static int tests_send_job(struct tests_run *r, struct cordon_err *err)

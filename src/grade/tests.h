@@ -58,6 +58,7 @@ struct tests_desk {
     struct party_place place;
     struct party party;
     struct tests_run *run; /* the one it serves now */
+    struct buf code;       /* of the submission's side; place.code points here once it is known */
 };
 
 /* Zero-initialise. */
