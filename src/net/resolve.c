@@ -81,11 +81,10 @@ static void keep(struct resolver *r, const char *name, const struct resolve_resu
     struct resolve_cached *c = find_cached(r, name);
     if (result->status == RESOLVE_FAILED)
         return;
-    if (!c && r->n_cached < RESOLVE_CACHE_MAX)
-        c = &r->cache[r->n_cached++];
-    if (!c) {
+    if (!c) { /* the oldest place, once all are taken */
         c = &r->cache[r->next_cached];
         r->next_cached = (r->next_cached + 1) % RESOLVE_CACHE_MAX;
+        r->n_cached = MAX(r->n_cached, (size_t)(c - r->cache) + 1);
     }
     snprintf(c->name, sizeof(c->name), "%s", name);
     c->result = *result;
