@@ -8,6 +8,7 @@ import tempfile
 import pytest
 
 import cordon_run
+import net_world
 import oracle
 
 HOSTILE = {"test_hostile.py", "test_limits.py", "test_limits_more.py", "test_kill.py", "test_forge.py", "test_soak.py"}
@@ -115,6 +116,20 @@ def contained(request, world, canary):
     yield
     found = oracle.compare(before, canaries)
     assert not found, "not contained:\n" + "\n".join(found)
+
+
+@pytest.fixture(scope="session")
+def net(world):
+    """A small internet of the tests' own, and the command started from inside it (net_world.py)."""
+    why = "needs tier full (network namespaces); this host gives tier " + world.tier if not world.full else net_world.missing()
+    if why:
+        pytest.fail(why) if STRICT and world.full else pytest.skip(why)
+    folder = _folder()
+    os.chmod(folder, 0o755)
+    internet = net_world.NetWorld(folder)
+    yield internet
+    internet.close()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

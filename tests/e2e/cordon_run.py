@@ -203,16 +203,18 @@ def command(*words, verb="run"):
     return [CORDON, verb, *map(str, words)]
 
 
-def start(*words, verb="run", stdin=subprocess.DEVNULL, env=None, cwd=None, **kw):
-    """Starts without waiting; for tests that send signals or look at the living guest."""
+def start(*words, verb="run", stdin=subprocess.DEVNULL, env=None, cwd=None, prefix=(), **kw):
+    """Starts without waiting; for tests that send signals or look at the living guest. prefix: words that enter
+    somewhere first and exec the rest."""
     kw.setdefault("stdout", subprocess.PIPE)
     kw.setdefault("stderr", subprocess.PIPE)
-    return subprocess.Popen(command(*words, verb=verb), stdin=stdin, env=host_env(env), cwd=cwd or "/", **kw)
+    return subprocess.Popen([*prefix, *command(*words, verb=verb)], stdin=stdin, env=host_env(env), cwd=cwd or "/", **kw)
 
 
-def run(*words, stdin=None, env=None, cwd=None, timeout=90, as_json=True, leak_ok=False, verb="run", **kw):
+def run(*words, stdin=None, env=None, cwd=None, timeout=90, as_json=True, leak_ok=False, verb="run", prefix=(),
+        **kw):
     """cordon run [--json] WORDS. stdin: bytes, a file object, or None for nothing."""
-    argv = command(*(["--json"] if as_json else []), *words, verb=verb)
+    argv = [*prefix, *command(*(["--json"] if as_json else []), *words, verb=verb)]
     options = {"stdin": subprocess.DEVNULL} if stdin is None else (
         {"input": stdin} if isinstance(stdin, bytes) else {"stdin": stdin})
     began = time.monotonic()

@@ -1,0 +1,486 @@
+"""The allowlist with real programs: allowed names work without proxies, certificates or settings, all others fail
+fast, and the result says what happened (contract, section 9)."""
+
+import json
+import os
+import pathlib
+import pwd
+import shutil
+
+import subprocess
+
+import pytest
+
+import net_world
+from cordon_run import CORDON, GUESTS, cordon, guest_path, host_env
+
+OK = ["--allow-network", "ok.test"]
+PATIENCE = 1 if os.environ.get("CORDON_TEST_QUIET") == "1" else 4
+CURL = "/usr/bin/curl"
+
+
+@pytest.fixture(autouse=True)
+def fresh(net):
+    net.forget()
+
+
+def attempts(r, **facts):
+    """Records of the result that have these values."""
+    return [a for a in r.result["network"]["attempts"] if all(a.get(k) == v for k, v in facts.items())]
+
+
+def curl(net, url, *words, opts=OK, **kw):
+    return net.run(*opts, "--file", f"ca.pem={net.ca}", "--", CURL, "-sS", "-m", "20", "--cacert", "ca.pem", *words, url, **kw)
+
+
+# ---- curl: the plain cases -------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("url", ["http://ok.test/", "https://ok.test/", "http://OK.TEST./", "https://ok.test:443/x"])
+def test_curl_allowed(net, program, url):
+    program("curl", "curl")
+    r = curl(net, url)
+    assert r.verdict == "ok" and "hello from web" in r.out, str(r)
+    assert not r.result["denials"], str(r)
+
+
+@pytest.mark.parametrize("words", [["-4"], ["-6"]])
+def test_both_families(net, words):
+    r = curl(net, "https://ok.test/", *words)
+    assert r.verdict == "ok" and "hello from web" in r.out, str(r)
+
+
+@pytest.mark.parametrize("name", ["v4.test", "v6.test"])
+def test_names_of_one_family_outside(net, name):
+    """The guest may use either family: what the name has outside is Cordon's business."""
+    for family in ("-4", "-6"):
+        r = curl(net, f"http://{name}/", family, opts=["--allow-network", name])
+        assert r.verdict == "ok" and "hello from web" in r.out, str(r)
+
+
+@pytest.mark.parametrize("url, target", [
+    ("http://evil.com/", "evil.com"), ("https://evil.com/", "evil.com"), ("http://other.test/", "other.test"),
+    ("http://www.ok.test/", "www.ok.test"), ("http://ok.test.evil.com/", "ok.test.evil.com"), ("http://evilok.test/", "evilok.test"),
+])
+def test_curl_refused(net, url, target):
+    r = curl(net, url)
+    assert r.verdict == "nonzero_exit" and r.result["exit_code"] == 6, str(r)
+    assert "Could not resolve host" in r.err
+    assert r.seconds < 2 * PATIENCE, "it did not fail fast"
+    assert r.denied(target, "network") and r.denied(target)[0]["rule"] == "default", str(r)
+    assert not net.hits("dns"), "the question left the house"
+
+
+def test_ports(net):
+    for opts, port, good in [(OK, 8080, False), (["--allow-network", "ok.test:8080"], 8080, True),
+                             (["--allow-network", "ok.test:8080"], 80, False), ([*OK, "--allow-ports", "8080"], 8080, True),
+                             ([*OK, "--allow-ports", "8080"], 80, False), (["--allow-network", "http://ok.test/*"], 80, True),
+                             (["--allow-network", "http://ok.test/*"], 8080, False), (["--allow-network", "https://ok.test"], 80, False)]:
+        r = curl(net, f"http://ok.test:{port}/", opts=opts)
+        assert (r.verdict == "ok") == good, f"{opts} {port} {r}"
+        if not good:
+            assert r.seconds < 3 * PATIENCE and not net.hits("http", place="evil"), str(r)
+
+
+@pytest.mark.parametrize("name, good", [("x.wild.test", True), ("a.b.wild.test", True), ("wild.test", False), ("ok.test", False)])
+def test_wildcard(net, name, good):
+    r = curl(net, f"https://{name}/" if good else f"http://{name}/", "-k", opts=["--allow-network", "*.wild.test"])
+    assert (r.verdict == "ok") == good, str(r)
+
+
+def test_deny_wins(net):
+    r = curl(net, "http://x.wild.test/", opts=["--allow-network", "*.wild.test", "--deny-network", "x.*.test"])
+    assert r.verdict == "nonzero_exit", str(r)
+    assert "x.*.test" in r.denied("x.wild.test")[0]["rule"], str(r)
+    r = curl(net, "http://a.b.wild.test/", opts=["--allow-network", "*.wild.test", "--deny-network", "x.*.test"])
+    assert r.verdict == "ok", str(r)
+
+
+def test_deny_by_address_dialled(net):
+    r = curl(net, "http://ok.test/", opts=[*OK, "--deny-network", "203.0.113.0/24", "--deny-network", "2001:db8::/32"])
+    assert r.verdict == "nonzero_exit" and not net.hits("http"), str(r)
+    assert any("203.0.113.0/24" in d["rule"] or "2001:db8::/32" in d["rule"] for d in r.result["denials"]), str(r)
+
+
+def test_literal_and_range(net):
+    for rule, url, good in [("203.0.113.10", "http://203.0.113.10/", True), ("203.0.113.0/24", "http://203.0.113.10/", True),
+                            ("203.0.113.*", "http://203.0.113.10/", True), ("2001:db8::/32", "http://[2001:db8::10]/", True),
+                            ("[2001:db8::10]:80", "http://[2001:db8::10]/", True), ("203.0.113.10", "http://203.0.113.20/", False),
+                            ("203.0.113.10:443", "http://203.0.113.10/", False), ("ok.test", "http://203.0.113.10/", False)]:
+        r = curl(net, url, "-g", "--connect-timeout", "5", opts=["--allow-network", rule])
+        assert (r.verdict == "ok") == good, f"{rule} {url} {r}"
+    assert not net.hits("http", place="evil")
+
+
+def test_refused_literal_fails_fast_and_is_recorded(net):
+    """Nothing routes there: the guest hears it at once."""
+    r = curl(net, "http://203.0.113.20/")
+    assert r.verdict == "nonzero_exit" and r.seconds < 2 * PATIENCE, str(r)
+    assert not net.hits("http")
+
+
+def test_alias_and_cut_answers(net):
+    for name in ("alias.test", "big.test"):
+        r = curl(net, f"http://{name}/", opts=["--allow-network", name])
+        assert r.verdict == "ok" and "hello from web" in r.out, str(r)
+    assert net.hits("dns", name="big.test", tcp=True)
+
+
+@pytest.mark.parametrize("name", ["none.test", "fail.test", "dead.test"])
+def test_trouble_outside_ends(net, name):
+    """Allowed, but nothing there: an error in the end, never a hang."""
+    r = curl(net, f"http://{name}/", "-m", "15", opts=["--allow-network", name])
+    assert r.verdict == "nonzero_exit", str(r)
+
+
+# ---- the record --------------------------------------------------------------------------------------------
+
+def test_attempts_are_recorded(net):
+    r = net.run(*OK, "--", "/bin/sh", "-c", "curl -sS http://ok.test/big?n=100000 | wc -c; curl -sS http://evil.com/; "
+                "curl -sS -m 5 http://ok.test:8080/; true")
+    assert r.out.strip() == "100000", str(r)
+    good = attempts(r, name="ok.test", port=80)
+    assert good and good[0]["verdict"] == "allowed" and good[0]["rule"] == "allow_network = ok.test", str(r)
+    assert good[0]["bytes_down"] > 100000 and good[0]["bytes_up"] > 20 and good[0]["duration_ms"] >= 0
+    assert good[0]["address"] in ("203.0.113.10", "2001:db8::10")
+    assert any(a["verdict"] != "allowed" for a in attempts(r, name="evil.com")), str(r)
+    assert r.denied("evil.com")[0]["count"] >= 1
+
+
+def test_log_lines(net):
+    r = net.run(*OK, "--log-network", "--", "/bin/sh", "-c", "curl -sS http://ok.test/; curl -sS http://evil.com/; true", as_json=False)
+    lines = [line for line in r.log_text.splitlines() if line.startswith("[SANDBOX] Network")]
+    assert any("blocked: evil.com" in line for line in lines), r.log_text
+    assert any("ok.test:80" in line and "203.0.113.10" in line or "2001:db8::10" in line for line in lines), r.log_text
+    r = net.run(*OK, "--log", "verbose", "--", "/bin/sh", "-c", "curl -sS http://evil.com/; true", as_json=False)
+    assert "[SANDBOX] Network attempt blocked: evil.com" in r.log_text.splitlines(), r.log_text
+    r = net.run(*OK, "--", "/bin/sh", "-c", "curl -sS http://ok.test/", as_json=False)
+    assert r.code == 0 and r.log_text == "", "a run that ends well prints nothing of its own"
+
+
+def test_log_without_rules_sees_attempts(net):
+    """CVE-2025-66479: an empty list means nothing, not everything."""
+    r = net.run("--log-network", "--", CURL, "-sS", "http://ok.test/")
+    assert r.verdict == "nonzero_exit" and r.denied("ok.test", "network"), str(r)
+    assert "blocked: ok.test" in r.log_text
+    assert not net.hits()
+
+
+@pytest.mark.parametrize("words", [[], ["--network", "none"], ["--allow-network", "false"], [*OK, "--allow-network", "false"]])
+def test_nothing_allowed_is_nothing(net, words):
+    r = net.run(*words, "--", CURL, "-sS", "-m", "5", "http://ok.test/")
+    assert r.verdict == "nonzero_exit" and r.seconds < 3 * PATIENCE, str(r)
+    r = net.run(*words, "--", CURL, "-sS", "-m", "5", "http://203.0.113.10/")
+    assert r.verdict == "nonzero_exit" and not net.hits(), str(r)
+
+
+def test_explain_says_what_the_run_does(net):
+    opts = ["--allow-network", "*.wild.test", "--allow-network", "ok.test:8080", "--deny-network", "x.wild.test"]
+    for host, url in [("ok.test:8080", "http://ok.test:8080/"), ("ok.test:80", "http://ok.test/"),
+                      ("x.wild.test:80", "http://x.wild.test/"), ("a.b.wild.test:80", "http://a.b.wild.test/")]:
+        said = cordon("explain", *opts, "--host", host).stdout.startswith("allowed")
+        assert (curl(net, url, opts=opts).verdict == "ok") == said, host
+
+
+# ---- other programs ----------------------------------------------------------------------------------------
+
+URLLIB = """import ssl, sys, urllib.request
+c = ssl.create_default_context(cafile="ca.pem")
+for url in sys.argv[1:]:
+    try:
+        print(urllib.request.urlopen(url, timeout=20, context=c).read().decode().strip())
+    except OSError as e:
+        print("refused:", e)
+"""
+
+
+def test_python_urllib(net):
+    r = net.python(URLLIB, *OK, "--file", f"ca.pem={net.ca}", args=["https://ok.test/", "http://ok.test/", "https://evil.com/"])
+    lines = r.out.splitlines()
+    assert lines[0].startswith("hello from web") and lines[1].startswith("hello from web"), str(r)
+    assert "Name or service not known" in lines[2], str(r)
+
+
+ASYNCIO = """import asyncio, ssl
+c = ssl.create_default_context(cafile="ca.pem")
+async def get(name):
+    r, w = await asyncio.open_connection(name, 443, ssl=c)
+    w.write(b"GET / HTTP/1.1\\r\\nHost: " + name.encode() + b"\\r\\nConnection: close\\r\\n\\r\\n")
+    text = await r.read()
+    w.close()
+    return text.split(b"\\r\\n\\r\\n")[1].decode().strip()
+async def main():
+    print(len(await asyncio.gather(*[get("ok.test") for _ in range(20)])))
+    try:
+        await get("evil.com")
+    except OSError as e:
+        print("refused:", e)
+asyncio.run(main())
+"""
+
+
+def test_python_asyncio(net):
+    r = net.python(ASYNCIO, *OK, "--file", f"ca.pem={net.ca}")
+    assert r.out.splitlines()[0] == "20" and "refused" in r.out, str(r)
+
+
+def test_node_fetch(net, program):
+    node = program("node", "nodejs")
+    code = """(async () => { for (const u of ["https://ok.test/", "http://ok.test/", "https://evil.com/"]) {
+        try { console.log((await (await fetch(u)).text()).trim()); } catch (e) { console.log("refused:", e.cause && e.cause.code); } } })()"""
+    r = net.run(*OK, "--file", f"ca.pem={net.ca}", "--env", "NODE_EXTRA_CA_CERTS=ca.pem", "--memory-limit", "1G", "--", node, "-e", code)
+    assert r.out.count("hello from web") == 2 and "refused: ENOTFOUND" in r.out, str(r)
+
+
+JAVA = """import java.net.URI; import java.net.http.*; import java.net.http.HttpResponse.BodyHandlers;
+public class Get { public static void main(String[] a) throws Exception {
+  for (String u : a) { try {
+      System.out.println(HttpClient.newHttpClient().send(HttpRequest.newBuilder(URI.create(u)).build(), BodyHandlers.ofString()).body().strip());
+    } catch (Exception e) { System.out.println("refused: " + e); } } } }
+"""
+
+
+def test_java_http_client(net, program, shared):
+    java = program("java", "default-jdk-headless")
+    (shared / "Get.java").write_text(JAVA)
+    store = shared / "trust.p12"
+    subprocess.run(["keytool", "-J-XX:-UsePerfData", "-importcert", "-noprompt", "-alias", "test", "-file", net.ca, "-keystore", store,
+                    "-storepass", "changeit"], check=True, capture_output=True, timeout=60)
+    r = net.run(*OK, "--file", f"Get.java={shared / 'Get.java'}", "--file", f"trust.p12={store}", "--memory-limit", "2G", "--time-limit", "60s", "--",
+                java, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Djavax.net.ssl.trustStore=trust.p12", "-Djavax.net.ssl.trustStorePassword=changeit", "Get.java",
+                "https://ok.test/", "http://ok.test/", "http://evil.com/", timeout=120)
+    assert r.out.count("hello from web") == 2 and "refused: java.net" in r.out, str(r)
+
+
+def test_static_client(net):
+    for name, good in (("ok.test", True), ("evil.com", False)):
+        r = net.run(*OK, "--allow-read", GUESTS, "--", guest_path("netclient"), "get", name, "80")
+        assert ("hello from web" in r.out) == good, str(r)
+        if not good:
+            assert r.get("answer") == "code 3, 0 records", str(r)
+
+
+@pytest.fixture(scope="module")
+def repository(net):
+    """A bare repository below the web server's folder."""
+    def git(*words, cwd=None):
+        subprocess.run(["git", *words], cwd=cwd, check=True, capture_output=True, env=host_env({"HOME": str(net.folder)}), timeout=60)
+    work, bare = net.folder / "work", net.folder / "git" / "project.git"
+    git("init", "-q", "-b", "main", str(work))
+    (work / "file.txt").write_text("from the repository\n")
+    git("add", ".", cwd=work)
+    git("-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "first", cwd=work)
+    git("clone", "-q", "--bare", str(work), str(bare))
+    git("update-server-info", cwd=bare)
+    return bare
+
+
+def test_git_https(net, program, repository):
+    program("git", "git")
+    for name, good in (("git.test", True), ("evil.com", False)):
+        r = net.run("--allow-network", "git.test:443", "--file", f"ca.pem={net.ca}", "--env", "GIT_SSL_CAINFO=/home/sandbox/ca.pem", "--env", "GIT_TERMINAL_PROMPT=0",
+                    "--", "/bin/sh", "-c", f"git clone -q https://{name}/git/project.git p && cat p/file.txt")
+        assert (r.out == "from the repository\n") == good, str(r)
+
+
+def test_git_ssh(net, program, repository, shared):
+    sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
+    if not sshd:
+        program("sshd", "openssh-server")
+    me = pwd.getpwuid(os.geteuid())
+    if me.pw_shell.endswith("nologin") or not os.path.isdir(me.pw_dir):
+        pytest.skip("a user with a login shell is needed for sshd")
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", shared / name], check=True)
+    os.chmod(shared, 0o755)
+    (shared / "keys").write_text((shared / "user.pub").read_text())
+    config = shared / "sshd_config"
+    config.write_text(f"Port 2222\nListenAddress 203.0.113.10\nHostKey {shared}/host\nAuthorizedKeysFile {shared}/keys\nStrictModes no\n"
+                      f"PidFile none\nUsePAM no\nPermitRootLogin yes\nForceCommand git-upload-pack {repository}\n")
+    if os.geteuid() == 0:
+        os.makedirs("/run/sshd", exist_ok=True)
+    server = subprocess.Popen([*net.prefix, sshd, "-D", "-e", "-f", config], stderr=subprocess.PIPE, text=True)
+    try:
+        net_world.wait_for(lambda: net.bare("bash", "-c", "exec 3<>/dev/tcp/203.0.113.10/2222").returncode == 0)
+        ssh = "ssh -i key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o ConnectTimeout=10 -F none"
+        script = f"chmod 600 key; GIT_SSH_COMMAND='{ssh}' git clone -q ssh://{me.pw_name}@NAME:2222/x p && cat p/file.txt"
+        for name, good in (("git.test", True), ("evil.com", False)):
+            r = net.run("--allow-network", "git.test:2222", "--file", f"key={shared / 'user'}", "--", "/bin/sh", "-c", script.replace("NAME", name))
+            assert (r.out == "from the repository\n") == good, str(r)
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+@pytest.fixture(scope="module")
+def postgres(net):
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        pytest.skip("initdb is missing: install the Debian package postgresql")
+    folder, bins = net.folder / "pg", found[-1].parent
+    folder.mkdir()
+    drop = []
+    if os.geteuid() == 0:  # PostgreSQL refuses to be root
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+        drop = ["setpriv", "--reuid", "nobody", "--regid", str(nobody.pw_gid), "--clear-groups", "--"]
+    env = host_env({"LC_ALL": "C", "HOME": str(folder)})
+    subprocess.run([*drop, bins / "initdb", "-D", folder / "data", "-U", "guest", "-A", "trust", "-N"], check=True, capture_output=True, env=env, timeout=120)
+    (folder / "data" / "pg_hba.conf").write_text("host all all all trust\n")
+    net.spawn(*drop, bins / "postgres", "-D", folder / "data", "-h", "203.0.113.10", "-p", "5432", "-k", "", "-c", "autovacuum=off", "-c", "fsync=off",
+              "-c", "max_parallel_workers=0", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    net_world.wait_for(lambda: net.bare(bins / "pg_isready", "-h", "203.0.113.10", "-t", "1").returncode == 0, 60)
+
+
+def test_psql(net, program, postgres):
+    program("psql", "postgresql-client")
+    psql = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/psql"))[-1]
+    for name, good in (("db.test", True), ("evil.com", False)):
+        r = net.run("--allow-network", "db.test:5432", "--", psql, "-h", name, "-U", "guest", "-d", "postgres", "-Atc",
+                    "select sum(n) from generate_series(1,100000) n")
+        assert (r.out == "5000050000\n") == good, str(r)
+    assert "could not translate host name" in r.err, str(r)
+
+
+@pytest.fixture(scope="module")
+def redis(net):
+    if not shutil.which("redis-server"):
+        pytest.skip("redis-server is missing: install the Debian package redis-server")
+    net.spawn("redis-server", "--bind", "203.0.113.10", "--port", "6379", "--save", "", "--protected-mode", "no", "--dir", str(net.folder),
+              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    net_world.wait_for(lambda: net.bare("redis-cli", "-h", "203.0.113.10", "ping").stdout == "PONG\n")
+
+
+def test_redis_cli(net, redis):
+    for name, good in (("cache.test", True), ("evil.com", False)):
+        r = net.run("--allow-network", "cache.test:6379", "--", "/bin/sh", "-c", f"redis-cli -h {name} set k v && redis-cli -h {name} get k")
+        assert (r.out == "OK\nv\n") == good, str(r)
+
+
+# ---- local -------------------------------------------------------------------------------------------------
+
+SERVE = """import http.server, sys, urllib.request, threading
+class H(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *a): pass
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"guest's own")
+for address in sys.argv[2:]:
+    s = http.server.HTTPServer((address, int(sys.argv[1])), H)
+    threading.Thread(target=s.serve_forever, daemon=True).start()
+    print(urllib.request.urlopen("http://localhost:%s/" % sys.argv[1], timeout=5).read().decode(), flush=True)
+    s.shutdown(); s.server_close()
+"""
+
+
+def test_own_loopback_keeps_every_port(net):
+    """Nothing of ours listens beside the guest, also not on the ports it may reach outside."""
+    r = net.python(SERVE, "--allow-network", "ok.test:8080", args=[8080, "127.0.0.1", "0.0.0.0"])
+    assert r.out.splitlines() == ["guest's own"] * 2, str(r)
+
+
+def test_localhost_is_the_guests_own(net):
+    r = curl(net, "http://localhost:80/", "-m", "5", opts=[*OK, "--allow-network", "localhost"])
+    assert r.verdict == "nonzero_exit" and not net.hits("inside"), str(r)
+
+
+def test_host_port(net):
+    for opts, port, good in [(["--allow-host-port", "8080"], 8080, True), (["--allow-host-port", "8080"], 80, False),
+                             (["--allow-network", "localhost:8080"], 8080, True), (["--allow-network", "localhost"], 80, True),
+                             (OK, 80, False), ([*OK, "--block-internal=false"], 80, False)]:
+        net.forget()
+        r = curl(net, f"http://host.cordon:{port}/", "-m", "5", opts=opts)
+        assert (r.out == "inside") == good, f"{opts} {r}"
+        assert bool(net.hits("inside", port=port)) == good
+
+
+def test_publish(net):
+    code = """import socket
+s = socket.create_server(("", 9000))
+print("up", flush=True)
+for _ in range(3):
+    c, _ = s.accept()
+    c.sendall(b"served " + c.recv(100)); c.close()
+"""
+    child = net.start(*OK, "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c", code)
+    try:
+        assert child.stdout.readline() == b"up\n"
+        for _ in range(3):
+            r = net.bare("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/18080 && printf hi >&3 && cat <&3")
+            assert r.stdout == "served hi", r
+        assert child.wait(20) == 0
+    finally:
+        child.kill()
+        child.communicate()
+    r = net.bare("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/18080")
+    assert r.returncode != 0, "the published port outlived the guest"
+
+
+UDP = """import socket, sys
+for name, port in zip(sys.argv[1::2], sys.argv[2::2]):
+    s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(2)
+    try:
+        s.connect((socket.getaddrinfo(name, int(port), socket.AF_INET)[0][4]))
+        s.send(b"ping"); print(s.recv(100).decode())
+    except OSError as e:
+        print("refused:", e)
+"""
+
+
+def test_udp(net):
+    r = net.python(UDP, "--allow-network", "udp://time.test:7010", *OK, args=["time.test", 7010, "ok.test", 7010, "evil.com", 7010, "203.0.113.20", 7010])
+    lines = r.out.splitlines()
+    assert lines[0] == "echo ping" and all(line.startswith("refused") for line in lines[1:]), str(r)
+    assert len(net.hits("udp")) == 1
+    r = net.python(UDP, *OK, "--allow-network", "time.test:7010", args=["time.test", 7010])
+    assert "refused" in r.out and len(net.hits("udp")) == 1, str(r)
+
+
+def test_upstream_proxy(net):
+    r = curl(net, "https://ok.test/", opts=[*OK, "--http-proxy", "http://user:secret@203.0.113.30:3128"])
+    assert r.verdict == "ok" and "hello from web" in r.out, str(r)
+    assert net.hits("proxy")[0]["line"].startswith("CONNECT ok.test:443") and net.hits("proxy")[0]["auth"], net.hits()
+    net.forget()
+    r = curl(net, "https://evil.com/", opts=[*OK, "--http-proxy", "http://203.0.113.30:3128"])
+    assert r.verdict == "nonzero_exit" and not net.hits("proxy"), str(r)
+    assert "secret" not in json.dumps(r.result)
+
+
+# ---- bridge and host ---------------------------------------------------------------------------------------
+
+def test_bridge(net):
+    opts = ["--network", "bridge"]
+    r = curl(net, "http://ok.test:8080/", opts=opts)
+    if r.code == 69:
+        assert "network" in str(r.result["error"]), str(r)
+        pytest.skip("the kernel lacks what a bridge needs: " + str(r.result["error"]))
+    assert r.verdict == "ok" and "hello from web" in r.out, str(r)
+    assert "hello from evil" in curl(net, "http://evil.com/", opts=opts).out
+    assert "hello from web" in curl(net, "http://203.0.113.10/", opts=opts).out
+    for target in ("internal.test", "meta.test", "10.0.0.5", "127.0.0.2", "169.254.169.254", "[fd00:ec2::254]", "host.cordon"):
+        r = curl(net, f"http://{target}/", "-g", "-m", "5", opts=opts)
+        assert r.verdict == "nonzero_exit", f"{target} {r}"
+    assert not net.hits("inside")
+    r = curl(net, "http://evil.com/", opts=[*opts, "--deny-network", "evil.com"])
+    assert r.verdict == "nonzero_exit", str(r)
+
+
+def test_host_network_needs_its_word(net):
+    r = net.run("--network", "host", "--", CURL, "-sS", "http://203.0.113.10/", as_json=False)
+    assert r.code in (64, 78) and "unsafe" in r.log_text, (r.code, r.log_text)
+    r = net.run("--network", "host", "--unsafe-host-network", "--", CURL, "-sS", "http://203.0.113.10/", dns=None)
+    assert r.code == 69 or "hello from web" in r.out, str(r)
+
+
+def test_explain_and_bad_values(net):
+    for words in (["--dns", "nowhere"], ["--http-proxy", "socks5://x:1"], ["--allow-network", "http://a.test/path"], ["--allow-network", "*"],
+                  ["--allow-network", "*.com"], ["--publish", "x:1"], ["--allow-network", "a_b.test"], ["--allow-network", "a\nb.test"]):
+        done = subprocess.run([CORDON, "run", *OK, *words, "--", "/bin/true"], capture_output=True, text=True, env=host_env(), timeout=30)
+        assert done.returncode in (64, 78), (words, done.returncode, done.stderr)
+
+
+def test_profile_development(net):
+    """localhost and *.local."""
+    opts = ["--profile", "development", "--workspace", f"{net.folder}:none"]
+    r = curl(net, "http://printer.local/", opts=opts)
+    assert r.out == "inside", str(r)
+    r = curl(net, "http://internal.test/", opts=opts)
+    assert r.verdict == "nonzero_exit", str(r)

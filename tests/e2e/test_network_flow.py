@@ -1,0 +1,234 @@
+"""How bytes flow through the broker: half-close, reset, back-pressure, slow peers, many connections; and what is left
+when any part of it is killed."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+import net_world
+from cordon_run import GUESTS, guest_path
+
+OK = ["--allow-network", "ok.test"]
+SERVICE = {"echo": 7000, "count": 7001, "reset": 7002, "sink": 7003, "source": 7004, "banner": 7005, "refuse": 7006}
+ANY = [w for port in SERVICE.values() for w in ("--allow-network", f"ok.test:{port}")]
+PRE = "import socket, hashlib, time, sys\nc = lambda p: socket.create_connection(('ok.test', p), 20)\n"
+
+
+@pytest.fixture(autouse=True)
+def fresh(net):
+    net.forget()
+
+
+def talk(net, code, *words, **kw):
+    return net.python(PRE + code, *ANY, *words, **kw)
+
+
+def test_half_close(net):
+    """The guest ends its side; the answer still comes."""
+    r = talk(net, """s = c(7001); data = b"ab" * 500000
+s.sendall(data); s.shutdown(socket.SHUT_WR)
+print(b"".join(iter(lambda: s.recv(4096), b"")).decode().strip() == "%d %s" % (len(data), hashlib.sha256(data).hexdigest()))
+""")
+    assert r.out == "True\n", str(r)
+
+
+def test_server_ends_first(net):
+    r = talk(net, """s = c(7004); s.sendall(b"300000 \\n"); n = 0
+while d := s.recv(65536): n += len(d)
+print(n); s.close()
+""")
+    assert r.out == "300000\n", str(r)
+
+
+def test_echo_is_exact(net):
+    r = talk(net, """import threading, os
+s = c(7000); data = os.urandom(8 << 20); got = []
+t = threading.Thread(target=lambda: [got.append(d) for d in iter(lambda: s.recv(65536), b"")])
+t.start(); s.sendall(data); s.shutdown(socket.SHUT_WR); t.join()
+print(b"".join(got) == data)
+""")
+    assert r.out == "True\n", str(r)
+
+
+def test_server_first(net):
+    """SMTP and the like: the server speaks before the guest does."""
+    r = talk(net, "s = c(7005); print(s.recv(100)); s.sendall(b'EHLO me\\r\\n'); print(s.recv(100))")
+    assert r.out.splitlines() == ["b'220 speak\\r\\n'", "b'you said EHLO me\\r\\n'"], str(r)
+
+
+def test_reset_arrives(net):
+    r = talk(net, """s = c(7002); s.sendall(b"x"); time.sleep(0.3)
+try: print(s.recv(10))
+except ConnectionResetError: print("reset")
+""")
+    assert r.out in ("reset\n", "b''\n"), str(r)
+
+
+def test_refused_outside(net):
+    """Nobody listens there: connect() may succeed, then the connection ends at once."""
+    r = talk(net, """t = time.time()
+try:
+    s = c(7006); s.sendall(b"x"); print("end", s.recv(10))
+except OSError as e: print("refused", e)
+print(time.time() - t < 8)
+""")
+    assert r.out.splitlines()[1] == "True" and "end b''" in r.out or "refused" in r.out, str(r)
+
+
+def test_slow_reader_holds_the_writer(net):
+    """Back-pressure: a peer that reads slowly stops the guest's writes; the broker does not swallow the flood."""
+    r = talk(net, """s = c(7003); s.settimeout(1.0); n = 0
+try:
+    while n < 200 << 20: n += s.send(b"z" * 65536)
+except TimeoutError: pass
+print(n)
+""")
+    assert int(r.out) < 40 << 20, f"{int(r.out)} bytes were taken"
+
+
+def test_slow_guest_holds_the_server(net):
+    r = talk(net, """s = c(7004); s.sendall(b"100000000 \\n"); time.sleep(2); s.settimeout(5)
+n = 0
+while n < 5 << 20: n += len(s.recv(65536))
+print("read", n >= 5 << 20)
+""")
+    assert r.out == "read True\n", str(r)
+    assert r.result["network"]["bytes_down"] < 60 << 20, str(r)
+
+
+@pytest.mark.parametrize("count", [1000])
+def test_many_connections(net, count):
+    r = net.run("--allow-network", "ok.test:7000", "--allow-read", GUESTS, "--file-descriptors", "2048", "--time-limit", "60s", "--",
+                guest_path("netclient"), "many", "ok.test", "7000", str(count))
+    assert r.get("good") == str(count), str(r)
+    assert r.result["network"]["bytes_up"] == count, str(r)
+
+
+def test_many_short_ones(net):
+    r = talk(net, """for _ in range(300):
+    s = c(7000); s.sendall(b"x"); assert s.recv(1) == b"x"; s.close()
+print("done")
+""")
+    assert r.out == "done\n", str(r)
+
+
+def test_large_web_bodies(net):
+    code = """import urllib.request, hashlib
+d = b"q" * 3000000
+print(len(urllib.request.urlopen("http://ok.test/big?n=5000000", timeout=20).read()))
+print(urllib.request.urlopen("http://ok.test/up", data=d, timeout=20).read().decode() == hashlib.sha256(d).hexdigest())
+"""
+    r = net.python(code, *OK)
+    assert r.out == "5000000\nTrue\n", str(r)
+
+
+def test_time_limit_ends_connections(net):
+    r = talk(net, "s = c(7000); s.sendall(b'x'); s.recv(1); time.sleep(60)", "--time-limit", "2s")
+    assert r.verdict == "time_limit" and r.seconds < 10, str(r)
+    assert r.result["network"]["attempts"], str(r)
+
+
+# ---- what is left ------------------------------------------------------------------------------------------
+
+def below(pid):
+    """Every process below one, with its command line."""
+    found, todo = {}, [pid]
+    while todo:
+        parent = todo.pop()
+        for task in os.listdir(f"/proc/{parent}/task") if os.path.exists(f"/proc/{parent}/task") else []:
+            try:
+                kids = [int(k) for k in open(f"/proc/{parent}/task/{task}/children").read().split()]
+            except OSError:
+                continue
+            for kid in kids:
+                try:
+                    found[kid] = open(f"/proc/{kid}/cmdline", "rb").read().replace(b"\0", b" ").decode("utf-8", "replace")
+                except OSError:
+                    continue
+                todo.append(kid)
+    return found
+
+
+HOLD = PRE + """s = c(7000); s.sendall(b"x"); s.recv(1); print("up", flush=True)
+try: print("got", s.recv(1))
+except OSError as e: print("lost", e)
+try: c(7000).sendall(b"x"); print("again")
+except OSError as e: print("refused", e)
+time.sleep(30)
+"""
+
+
+def start_hold(net, *words):
+    child = net.start(*ANY, *words, "--time-limit", "40s", "--", "/usr/bin/python3", "-I", "-S", "-u", "-c", HOLD)
+    assert child.stdout.readline() == b"up\n", child.communicate()[1]
+    return child
+
+
+def gone(pids):
+    def ended(pid):
+        try:
+            return re.search(r"^State:\s+[ZX]", open(f"/proc/{pid}/status").read(), re.M) is not None
+        except OSError:
+            return True
+    net_world.wait_for(lambda: all(ended(p) for p in pids), 5)
+
+
+def test_kill_of_the_command_takes_all(net):
+    child = start_hold(net)
+    pids = below(child.pid)
+    assert len(pids) >= 3, pids
+    child.kill()
+    child.communicate()
+    gone(pids)
+
+
+def test_kill_of_the_broker_fails_closed(net):
+    """Without its broker the guest has no network, not an open one; the command stays whole and says so."""
+    child = start_hold(net)
+    broker = [p for p, line in below(child.pid).items() if "broker" in line]
+    if not broker:
+        child.kill()
+        child.communicate()
+        pytest.skip("the broker is no process of its own here")
+    pids = below(child.pid)
+    os.kill(broker[0], signal.SIGKILL)
+    try:
+        out, err = child.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise
+    assert b"again" not in out, out
+    assert child.returncode in (70, 124), (child.returncode, out, err)
+    gone(pids)
+    assert not net.hits("inside")
+
+
+def test_signal_to_the_command(net):
+    child = start_hold(net)
+    pids = below(child.pid)
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=20)
+    gone(pids)
+
+
+def test_nothing_is_left_in_the_namespace(net):
+    """No interface, listener or route of ours where the command was started."""
+    before = net.bare("sh", "-c", "ip -o link; ip -o addr; ip route show table all; ip rule; cat /proc/net/tcp | wc -l")
+    for _ in range(3):
+        assert net.run(*OK, "--", "/usr/bin/curl", "-sS", "http://ok.test/").verdict == "ok"
+    time.sleep(0.2)
+    after = net.bare("sh", "-c", "ip -o link; ip -o addr; ip route show table all; ip rule; cat /proc/net/tcp | wc -l")
+    cut = lambda text: re.sub(r"valid_lft.*|^\d+$", "", text, flags=re.M)
+    assert cut(before.stdout) == cut(after.stdout)
+
+
+def test_parallel_runs(net):
+    children = [net.start(*OK, "--", "/usr/bin/curl", "-sS", "http://ok.test/") for _ in range(8)]
+    for child in children:
+        out, err = child.communicate(timeout=60)
+        assert child.returncode == 0 and b"hello from web" in out, err
