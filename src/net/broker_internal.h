@@ -72,9 +72,10 @@ struct broker_conn {
     uint16_t port;
     bool is_inward; /* from a published port; `up` is then the guest */
     uint64_t begin_ns, deadline_ms;
-    /* the client's bytes that may not pass yet; the first `passed` of them may */
+    /* the client's bytes that are not judged yet; the first n_passed of them may pass, the first
+     * n_sent have (more than n_passed where the beginning of a line was let through) */
     char *held;
-    size_t n_held, n_passed;
+    size_t n_held, n_passed, n_sent;
     struct httpwatch *http;
     struct buf seen;        /* HTTP upgrade: the server's answer, looked at on its way */
     size_t n_seen_in_queue; /* of it, not yet taken from the socket */

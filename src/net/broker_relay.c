@@ -146,10 +146,15 @@ static bool judge_first(struct broker_conn *c)
     case TLSHELLO_OTHER: break;
     }
     switch (httpwatch_is_http(c->held, c->n_held)) {
-    case HTTPWATCH_UNSURE: return true;
+    case HTTPWATCH_UNSURE:
+        /* No server acts on the beginning of a line, and a client may well wait for an answer to a
+         * few letters: they pass, and are kept for when the line goes on. */
+        c->n_passed = c->n_held;
+        return true;
     case HTTPWATCH_NO: c->judge = JUDGE_RAW; return true;
     case HTTPWATCH_YES: break;
     }
+    c->n_passed = 0;
     c->http = malloc(sizeof(*c->http));
     if (!c->http) {
         broker_conn_close(c, NETWIRE_FAILED, "out of memory");
@@ -188,14 +193,16 @@ static bool judge_held(struct broker_conn *c)
         return false;
     if (c->judge == JUDGE_HTTP && !judge_http(c))
         return false;
-    if (c->judge == JUDGE_RAW)
-        c->n_passed = c->n_held;
     /* a client that ends before it has said what it is, is none of the two that must say more;
      * half a request is not passed on */
     if (c->upward.eof && c->judge == JUDGE_FIRST)
+        c->judge = JUDGE_RAW;
+    if (c->judge == JUDGE_RAW)
         c->n_passed = c->n_held;
-    if (c->upward.eof && c->judge == JUDGE_HTTP && c->http->state != HTTPWATCH_UPGRADE)
+    if (c->upward.eof && c->judge == JUDGE_HTTP && c->http->state != HTTPWATCH_UPGRADE) {
         c->n_held = c->n_passed;
+        c->n_sent = MIN(c->n_sent, c->n_held);
+    }
     if (c->n_passed == 0 && c->n_held == BROKER_HELD_MAX &&
         !(c->http && c->http->state == HTTPWATCH_UPGRADE)) {
         broker_conn_close(c, NETWIRE_REFUSED, "name mismatch: head too long");
@@ -228,18 +235,23 @@ static bool relay_hold(struct broker_conn *c)
 /* Sends what of the held bytes may pass. False: gone. */
 static bool relay_pass(struct broker_conn *c)
 {
-    while (c->n_passed > 0) {
-        ssize_t n = send(c->up.fd, c->held, c->n_passed, MSG_NOSIGNAL);
+    while (c->n_sent < c->n_passed) {
+        ssize_t n = send(c->up.fd, c->held + c->n_sent, c->n_passed - c->n_sent, MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             break;
         if (n < 0) {
             broker_conn_close(c, NETWIRE_ALLOWED, NULL);
             return false;
         }
-        memmove(c->held, c->held + n, c->n_held - (size_t)n);
-        c->n_held -= (size_t)n;
-        c->n_passed -= (size_t)n;
+        c->n_sent += (size_t)n;
         c->upward.bytes += (size_t)n;
+    }
+    size_t done = c->judge == JUDGE_FIRST ? 0 : MIN(c->n_sent, c->n_passed);
+    if (done > 0) {
+        memmove(c->held, c->held + done, c->n_held - done);
+        c->n_held -= done;
+        c->n_passed -= done;
+        c->n_sent -= done;
     }
     if (c->judge == JUDGE_RAW && c->n_held == 0) {
         free(c->held);
@@ -283,7 +295,7 @@ static void relay_wait(struct broker_conn *c)
         guest |= EPOLLOUT;
     if (open && !c->downward.eof && c->downward.in_pipe == 0)
         up |= EPOLLIN;
-    if (open && (c->upward.in_pipe > 0 || c->n_passed > 0))
+    if (open && (c->upward.in_pipe > 0 || c->n_passed > c->n_sent))
         up |= EPOLLOUT;
     if (loop_set(&c->broker->loop, &c->guest, guest) < 0 ||
         (open && loop_set(&c->broker->loop, &c->up, up) < 0))
@@ -348,7 +360,7 @@ bool broker_relay_has_more(struct broker_conn *c)
     char byte;
     if (c->is_inward || c->upward.shut)
         return false;
-    if (c->upward.in_pipe > 0 || c->n_held > 0)
+    if (c->upward.in_pipe > 0 || c->n_held > c->n_sent)
         return true;
     return !c->upward.eof && recv(c->guest.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }

@@ -29,26 +29,61 @@ int resolve_new(struct loop *loop, const struct resolve_config *config,
     return 0;
 }
 
-void resolve_free(struct resolver *r)
+/* The first of those that wait for the same name, or NULL. */
+static struct resolve_query *find_follower(const struct resolve_query *q)
 {
-    if (!r)
-        return;
-    while (r->queries)
-        resolve_cancel(r->queries);
-    resolve_conf_done(&r->conf);
-    free(r->cache);
-    free(r);
+    for (struct resolve_query *f = q->resolver->queries; f; f = f->next) {
+        if (f->is_follower && str_eq(f->name, q->name))
+            return f;
+    }
+    return NULL;
 }
 
-void resolve_cancel(struct resolve_query *q)
+static void query_free(struct resolve_query *q)
 {
     for (size_t i = 0; i < ARRAY_SIZE(q->asks); i++)
         resolve_ask_stop(&q->asks[i]);
     *q->link = q->next;
     if (q->next)
         q->next->link = q->link;
-    q->resolver->n_queries--;
+    q->resolver->n_asking -= !q->is_follower;
     free(q);
+}
+
+/* Those that waited for the same name have their answer too. */
+static void share(const struct resolve_query *q)
+{
+    for (struct resolve_query *f = q->resolver->queries; f; f = f->next) {
+        if (f->is_follower && !f->is_ready && str_eq(f->name, q->name)) {
+            f->result = q->result;
+            f->is_ready = true;
+        }
+    }
+}
+
+void resolve_cancel(struct resolve_query *q)
+{
+    struct resolve_query *next = q->is_follower || q->is_ready ? NULL : find_follower(q);
+    if (next) { /* the next one asks in its place, from the beginning */
+        next->is_follower = false;
+        next->resolver->n_asking++;
+        for (size_t i = 0; i < ARRAY_SIZE(next->asks); i++)
+            resolve_ask_start(&next->asks[i], resolve_ask_now_ms());
+    }
+    if (!q->is_follower && q->is_ready)
+        share(q);
+    query_free(q);
+}
+
+void resolve_free(struct resolver *r)
+{
+    if (!r)
+        return;
+    while (r->queries)
+        query_free(r->queries);
+    resolve_conf_done(&r->conf);
+    free(r->cache);
+    free(r);
 }
 
 /* ---- answers that are there already -----------------------------------------------------------
@@ -94,14 +129,27 @@ static void keep(struct resolver *r, const char *name, const struct resolve_resu
 /* ---- questions --------------------------------------------------------------------------------
  */
 
+/* Somebody waits for an answer about this name already. */
+static bool is_asked(const struct resolver *r, const char *name)
+{
+    for (const struct resolve_query *q = r->queries; q; q = q->next) {
+        if (!q->is_ready && !q->is_follower && str_eq(q->name, name))
+            return true;
+    }
+    return false;
+}
+
 struct resolve_query *resolve_start(struct resolver *r, const char *name, uint64_t now_ms,
                                     resolve_fn *fn, void *data)
 {
     size_t len = strlen(name);
+    bool follows = is_asked(r, name);
     struct resolve_query *q;
-    if (r->n_queries >= r->max_queries || len > DNSMSG_NAME_MAX || !(q = calloc(1, sizeof(*q))))
+    if ((r->n_asking >= r->max_queries && !follows) || len > DNSMSG_NAME_MAX ||
+        !(q = calloc(1, sizeof(*q))))
         return NULL;
     q->resolver = r;
+    q->is_follower = follows;
     q->fn = fn;
     q->data = data;
     memcpy(q->name, name, len + 1);
@@ -110,11 +158,13 @@ struct resolve_query *resolve_start(struct resolver *r, const char *name, uint64
     if (q->next)
         q->next->link = &q->next;
     r->queries = q;
-    r->n_queries++;
+    r->n_asking += !follows;
     for (size_t i = 0; i < ARRAY_SIZE(q->asks); i++)
         q->asks[i] =
             (struct resolve_ask){.query = q, .type = i == 0 ? DNSMSG_A : DNSMSG_AAAA, .fd = -1};
 
+    if (follows)
+        return q;
     const struct resolve_cached *c = find_cached(r, name);
     if (from_hosts(r, name, &q->result)) {
         q->is_ready = true;
@@ -154,7 +204,7 @@ int resolve_timeout_ms(const struct resolver *r, uint64_t now_ms)
     for (const struct resolve_query *q = r->queries; q; q = q->next) {
         if (q->is_ready)
             return 0;
-        for (size_t i = 0; i < ARRAY_SIZE(q->asks); i++) {
+        for (size_t i = 0; i < ARRAY_SIZE(q->asks) && !q->is_follower; i++) {
             if (!q->asks[i].is_done)
                 least = MIN(least, q->asks[i].deadline_ms);
         }
@@ -177,7 +227,7 @@ void resolve_tick(struct resolver *r, uint64_t now_ms)
 {
     struct resolve_query *q;
     for (q = r->queries; q; q = q->next) {
-        for (size_t i = 0; i < ARRAY_SIZE(q->asks) && !q->is_ready; i++) {
+        for (size_t i = 0; i < ARRAY_SIZE(q->asks) && !q->is_ready && !q->is_follower; i++) {
             if (!q->asks[i].is_done && q->asks[i].deadline_ms <= now_ms)
                 resolve_ask_next(&q->asks[i], now_ms);
         }
@@ -186,9 +236,11 @@ void resolve_tick(struct resolver *r, uint64_t now_ms)
         struct resolve_result result = q->result;
         resolve_fn *fn = q->fn;
         void *data = q->data;
-        if (q->asks[0].is_done) /* it was asked, not found here */
+        if (q->asks[0].is_done) { /* it was asked, not found here */
             keep(r, q->name, &result, now_ms);
-        resolve_cancel(q);
+            share(q);
+        }
+        query_free(q);
         fn(data, &result);
     }
 }

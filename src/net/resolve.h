@@ -37,7 +37,7 @@ struct resolve_config {
     const char *resolv_conf; /* NULL: /etc/resolv.conf */
     const char *hosts;       /* NULL: /etc/hosts */
     unsigned try_ms;         /* 0: 2000; how long one server is waited for */
-    unsigned max_queries;    /* 0: 256; more than this at once fail at once */
+    unsigned max_queries;    /* 0: 256; more names than this at once fail at once */
 };
 
 /* Is this text a good value for `dns`? */

@@ -11,7 +11,7 @@
 
 #define ROUNDS 2 /* how often each server is tried */
 
-static uint64_t clock_ms(void)
+uint64_t resolve_ask_now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -49,10 +49,10 @@ static bool take_message(struct resolve_ask *ask, const uint8_t *msg, size_t len
     if (reply.truncated && !ask->is_tcp) {
         resolve_ask_stop(ask);
         if (open_tcp(ask) < 0)
-            resolve_ask_next(ask, clock_ms());
+            resolve_ask_next(ask, resolve_ask_now_ms());
     } else if (reply.truncated ||
                (reply.rcode != DNSMSG_NOERROR && reply.rcode != DNSMSG_NXDOMAIN)) {
-        resolve_ask_next(ask, clock_ms());
+        resolve_ask_next(ask, resolve_ask_now_ms());
     } else {
         ask->reply = reply;
         finish(ask, false);
@@ -70,7 +70,7 @@ static void on_udp(struct loop_watch *w, uint32_t events)
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (n < 0) {
-            resolve_ask_next(ask, clock_ms()); /* nobody listens there */
+            resolve_ask_next(ask, resolve_ask_now_ms()); /* nobody listens there */
             return;
         }
         /* Something else on this port is a forgery or a stray: the true answer may still come. */
@@ -118,7 +118,7 @@ static void on_tcp(struct loop_watch *w, uint32_t events)
     (void)events;
     int r = tcp_move(ask);
     if (r < 0 || (r > 0 && !take_message(ask, ask->tcp + 2, ask->tcp_len - 2)))
-        resolve_ask_next(ask, clock_ms());
+        resolve_ask_next(ask, resolve_ask_now_ms());
 }
 
 /* ---- what goes out ----------------------------------------------------------------------------

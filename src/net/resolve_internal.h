@@ -53,6 +53,7 @@ struct resolve_query {
     resolve_fn *fn;
     void *data;
     bool is_ready;
+    bool is_follower; /* waits for another one of the same name */
     struct resolve_result result;
     struct resolve_ask asks[2];
 };
@@ -66,12 +67,13 @@ struct resolve_cached {
 struct resolver {
     struct loop *loop;
     struct resolve_conf conf;
-    unsigned try_ms, max_queries, n_queries;
+    unsigned try_ms, max_queries, n_asking; /* followers do not count */
     struct resolve_query *queries;
     struct resolve_cached *cache; /* RESOLVE_CACHE_MAX of them, filled as needed */
     size_t n_cached, next_cached;
 };
 
+uint64_t resolve_ask_now_ms(void);
 void resolve_ask_start(struct resolve_ask *ask, uint64_t now_ms);
 void resolve_ask_stop(struct resolve_ask *ask);
 /* The deadline passed: another server, or the end. */

@@ -184,6 +184,18 @@ def test_kill_of_the_command_takes_all(net):
     child.kill()
     child.communicate()
     gone(pids)
+    assert net.run("--", "/bin/true").verdict == "ok"  # the next run removes what a killed one left
+
+
+@pytest.mark.parametrize("delay_ms", [1, 3, 6, 10, 20])
+def test_kill_of_the_command_at_every_stage(net, delay_ms):
+    child = net.start(*ANY, "--publish", "18081:9000", "--", "/bin/sleep", "20")
+    time.sleep(delay_ms / 1000)
+    pids = below(child.pid)
+    child.kill()
+    child.communicate()
+    gone(pids)
+    assert net.run(*OK, "--publish", "18081:9000", "--", "/bin/true").verdict == "ok"
 
 
 def test_kill_of_the_broker_fails_closed(net):

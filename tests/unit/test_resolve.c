@@ -251,6 +251,30 @@ static void test_many_and_cancel(void **state)
     assert_int_equal(got[1].calls, 0);
 }
 
+/* One question for all who ask at once; the next in line takes over from one that leaves. */
+static void test_same_name(void **state)
+{
+    (void)state;
+    struct server s;
+    struct got got[20] = {0};
+    struct resolve_query *q[20];
+    server_start(&s, NULL);
+    for (unsigned i = 0; i < 20; i++)
+        assert_non_null(q[i] =
+                            resolve_start(s.resolver, "same.test", now_ms(), on_result, &got[i]));
+    resolve_cancel(q[0]);
+    resolve_cancel(q[7]);
+    for (unsigned i = 1; i < 20; i++) {
+        if (i != 7)
+            run(&s, &got[i]);
+        assert_int_equal(got[i].result.n_addrs, i == 7 ? 0 : 2);
+    }
+    assert_true(s.asked <= 4);
+    assert_int_equal(got[0].calls + got[7].calls, 0);
+    assert_int_equal(resolve_timeout_ms(s.resolver, now_ms()), -1);
+    server_stop(&s);
+}
+
 static void test_hosts(void **state)
 {
     (void)state;
@@ -291,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_short_answers_are_asked_again),
         cmocka_unit_test(test_many_and_cancel),
+        cmocka_unit_test(test_same_name),
         cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_dns_values),
     };
