@@ -85,16 +85,28 @@ for name in ("\\0cordon-e2e-abstract", sys.argv[1]):
 
 # ---- N3, N4: names -------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name", [
+ODD_NAMES = [
     r"evil.com\x00.ok.test", r"ok.test\x00.evil.com", r"ok.test\x2eevil.com", r"ok\x2etest", r"ok.test\x0d\x0a", r"ok.test ", "ok.test@evil.com",
-    "evilok.test", "ok.test.evil.com", "www.ok.test", "ok.test..", r"\xef\xbd\x8f\xef\xbd\x8b.test", "xn--.test", "_x.ok.test", "-.ok.test",
+    "evilok.test", "ok.test.evil.com", "www.ok.test", r"\xef\xbd\x8f\xef\xbd\x8b.test", "xn--.test", "_x.ok.test", "-.ok.test",
     "0x7f000001", "2130706433", "127.1", "0177.0.0.1", "0", "10.0.0.5", "169.254.169.254", "a" * 63 + "." + "b" * 63 + ".ok.test",
     "host.cordon", "ok.test.local", "arpa", "1.0.0.127.in-addr.arpa", "",
-])
-def test_odd_names_are_refused(net, name):
-    r = client(net, "ask", name, "1")
-    assert "address" not in r.out and not r.get("answer").startswith("code 0"), str(r)
+]
+
+
+def ask(net, questions, opts=OK):
+    """Answers to (name, type) in order, all asked by one guest."""
+    code = "import subprocess, sys\nfor i in range(2, len(sys.argv), 2): subprocess.run([sys.argv[1], 'ask', *sys.argv[i:i + 2]])\n"
+    r = net.python(code, *opts, "--allow-read", GUESTS, args=[guest_path("netclient"), *(w for q in questions for w in q)])
+    assert r.verdict == "ok" and len(r.all("answer")) == len(questions), str(r)
+    return r
+
+
+def test_odd_names_are_refused(net):
+    r = ask(net, [(name, 1) for name in ODD_NAMES])
+    assert dict(zip(ODD_NAMES, r.all("answer"))) == {name: "code 3, 0 records" for name in ODD_NAMES}, str(r)
     assert not net.hits("dns"), "it was asked outside"
+    r = ask(net, [("ok.test.", 1), ("ok.test", 28)])
+    assert r.all("answer") == ["code 0, 1 records"] * 2, "the allow twins"
 
 
 @pytest.mark.parametrize("name", ["ok.test", "OK.TEST", "ok.test.", "oK.tEsT"])
@@ -173,13 +185,13 @@ print("addresses", len(seen))
     assert "hello from web" in r.out and "addresses 1" in r.out, str(r)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5", "169.254.169.254", "2130706433", "0x7f000001", "0177.0.0.1", "127.1",
-                                     "[::1]", "[::ffff:10.0.0.5]", "[::ffff:a00:5]", "[64:ff9b::a00:5]", "[fd00:ec2::254]", "[::]", "0.0.0.0",
-                                     "198.18.0.1", "198.18.255.254", "192.0.0.1", "192.0.0.2"])
-def test_internal_literals(net, address):
+def test_internal_literals(net):
     """N5: every spelling, also those of Cordon's own side."""
-    r = curl(net, f"http://{address}/", "-g", "-m", "4")
-    assert r.verdict == "nonzero_exit" and not net.hits("inside") and "hello" not in r.out, str(r)
+    hosts = ["127.0.0.1", "10.0.0.5", "169.254.169.254", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::1]", "[::ffff:10.0.0.5]",
+             "[::ffff:a00:5]", "[64:ff9b::a00:5]", "[fd00:ec2::254]", "[::]", "0.0.0.0", "198.18.0.1", "198.18.255.254", "192.0.0.1", "192.0.0.2"]
+    script = 'for h; do curl -sS -g -m 4 "http://$h/" && echo "REACHED $h"; done; curl -sS http://ok.test/'
+    r = net.run(*OK, "--time-limit", "60s", "--", "/bin/sh", "-c", script, "sh", *hosts)
+    assert "REACHED" not in r.out and not net.hits("inside") and "hello from web" in r.out, str(r)
 
 
 def test_explain_reads_spellings(net):
@@ -189,10 +201,11 @@ def test_explain_reads_spellings(net):
 
 # ---- N8, N21: DNS as a channel ----------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("qtype", [2, 5, 6, 10, 12, 15, 16, 33, 35, 64, 65, 99, 251, 252, 255])
-def test_other_types_are_empty(net, qtype):
-    r = client(net, "ask", "ok.test", str(qtype))
-    assert r.get("answer") in ("code 0, 0 records", "code 5, 0 records", "code 4, 0 records"), str(r)
+def test_other_types_are_empty(net):
+    """TXT, MX, SRV, NULL, HTTPS, AXFR, ANY and the rest: an allowed name has addresses and nothing else."""
+    types = [2, 5, 6, 10, 12, 15, 16, 33, 35, 64, 65, 99, 251, 252, 255]
+    r = ask(net, [("ok.test", t) for t in types])
+    assert r.all("answer") == ["code 0, 0 records"] * len(types), str(r)
     assert not net.hits("dns")
 
 
@@ -363,7 +376,7 @@ def test_unknown_synthetic_address(net):
 def test_two_guests_do_not_meet(net):
     """N17: the same port in two guests, and neither sees the other's."""
     code = """import socket, time
-s = socket.create_server(("0.0.0.0", 7777)); print("up", flush=True); s.settimeout(3)
+s = socket.create_server(("0.0.0.0", 7777)); print("up", flush=True); s.settimeout(2)
 try: s.accept(); print("MET")
 except OSError: print("alone")
 """
@@ -373,7 +386,7 @@ except OSError: print("alone")
         r = net.python("""import socket
 own = [l.split()[1] for l in open("/etc/resolv.conf") if l.startswith("nameserver")][0]
 for h in ("127.0.0.1", own, "192.0.0.1", "192.0.0.2", "198.18.0.2"):
-    s = socket.socket(); s.settimeout(0.5); print(h, s.connect_ex((h, 7777)))
+    s = socket.socket(); s.settimeout(0.2); print(h, s.connect_ex((h, 7777)))
 """, *OK)
         assert not [line for line in r.out.splitlines() if line.endswith(" 0")], str(r)
     finally:

@@ -14,8 +14,10 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/ethtool.h>
 #include <linux/ip.h>
 #include <linux/rtnetlink.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -252,6 +254,16 @@ static int gate_guest_side(const struct plan_net *net, int family)
     return netlink_flush(nl);
 }
 
+/* A link's end that came up before its peer drops what it is given until the kernel has had time to
+ * look at it again: the guest's first question would be lost. Asking for its state makes it look. */
+static void gate_settle(struct netlink *nl, const char *name)
+{
+    struct ethtool_value value = {.cmd = ETHTOOL_GLINK};
+    struct ifreq ifr = {.ifr_data = (char *)&value};
+    snprintf(ifr.ifr_name, sizeof(ifr.ifr_name), "%s", name);
+    (void)ioctl(nl->fd, SIOCETHTOOL, &ifr);
+}
+
 static int gate_link(void)
 {
     static const struct netlink_end near = {"eth0", GATE_LINK, guest_mac};
@@ -271,7 +283,11 @@ static int gate_link(void)
     }
     netlink_up(&gate.guest_nl, GATE_LINK);
     netlink_up(&gate.gate_nl, GATE_LINK);
-    return netlink_flush(&gate.guest_nl) < 0 ? -1 : netlink_flush(&gate.gate_nl);
+    if (netlink_flush(&gate.guest_nl) < 0 || netlink_flush(&gate.gate_nl) < 0)
+        return -1;
+    gate_settle(&gate.guest_nl, near.name);
+    gate_settle(&gate.gate_nl, far.name);
+    return 0;
 }
 
 static int gate_make(const struct plan_net *net, const char **ret_what)
