@@ -102,6 +102,21 @@ static int add_target(struct grade_cli *c, const char *text, struct cordon_err *
     return 0;
 }
 
+/* A plain file is made anew in its folder, anything else is written to. */
+static int check_target(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return access(path, W_OK);
+    _cleanup_free_ char *dir = strdup(path);
+    if (!dir)
+        return -1;
+    char *slash = strrchr(dir, '/');
+    if (slash)
+        slash[slash == dir] = '\0';
+    return access(slash ? dir : ".", W_OK | X_OK);
+}
+
 /* Where a report goes is looked at before anything runs; people read a table in any case. */
 static int open_targets(struct grade_cli *c, grade_way *way, struct cordon_err *err)
 {
@@ -119,13 +134,7 @@ static int open_targets(struct grade_cli *c, grade_way *way, struct cordon_err *
         has_stdout = has_stdout || !path;
         if (!path)
             continue;
-        _cleanup_free_ char *dir = strdup(path);
-        if (!dir)
-            return err_nomem(err, "options");
-        char *slash = strrchr(dir, '/');
-        if (slash)
-            slash[slash == dir] = '\0';
-        if (access(slash ? dir : ".", W_OK | X_OK) < 0)
+        if (check_target(path) < 0)
             return err_set(err, CORDON_ERR_USAGE, "options", errno, "--report %.300s", path);
     }
     return has_stdout ? 0 : add_target(c, "table", err);

@@ -141,6 +141,7 @@ int grade_cli_judge(struct grade_cli *c, struct grade_outcome *ret, struct cordo
         c->on_cancel = judge_on_cancel;
         r = judge_run(&judge, ret, err);
         c->on_cancel = NULL;
+        c->data = NULL;
     }
     cases_done(&cases);
     return r;

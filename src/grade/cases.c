@@ -294,23 +294,22 @@ int cases_from_path(struct cases *cases, const char *path, struct cordon_err *er
 
 static int by_name(const void *a, const void *b)
 {
-    const struct cases_row *const *x = a, *const *y = b;
-    return strcmp((*x)->name, (*y)->name);
+    const struct cases_row *x = a, *y = b;
+    return strcmp(x->name, y->name);
 }
 
 static int check_names(const struct cases *cases, struct cordon_err *err)
 {
-    _cleanup_free_ const struct cases_row **sorted = calloc(cases->n, sizeof(*sorted));
+    _cleanup_free_ struct cases_row *sorted = calloc(cases->n, sizeof(*sorted));
     if (!sorted)
         return err_nomem(err, "cases");
-    for (size_t i = 0; i < cases->n; i++)
-        sorted[i] = &cases->rows[i];
+    memcpy(sorted, cases->rows, cases->n * sizeof(*sorted));
     qsort(sorted, cases->n, sizeof(*sorted), by_name);
     for (size_t i = 1; i < cases->n; i++)
-        if (str_eq(sorted[i - 1]->name, sorted[i]->name))
+        if (str_eq(sorted[i - 1].name, sorted[i].name))
             return err_set(err, CORDON_ERR_USAGE, "cases", 0,
-                           "%.200s: the case '%.100s' stands twice, first in %.200s",
-                           sorted[i]->where, sorted[i]->name, sorted[i - 1]->where);
+                           "the case '%.100s' stands twice: %.200s and %.200s", sorted[i].name,
+                           sorted[i - 1].where, sorted[i].where);
     return 0;
 }
 

@@ -270,11 +270,12 @@ static int read_lines(struct reader *r, const char *text, size_t len)
     while (len > 0) {
         const char *end = memchr(text, '\n', len);
         size_t n = end ? (size_t)(end - text) : len;
+        line++;
         struct jsonr_source source = {.name = r->name,
                                       .text = text,
                                       .len = n,
                                       .max_bytes = CASES_JSON_MAX,
-                                      .line = ++line,
+                                      .line = line,
                                       .code = CORDON_ERR_CONFIG,
                                       .stage = "cases"};
         bool empty = true;

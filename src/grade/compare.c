@@ -135,26 +135,27 @@ static void show(const struct piece *p, char *ret, size_t size)
     ret[n] = '\0';
 }
 
+/* "'text'", or what its absence means. */
+static void show_side(const struct piece *p, char *ret, size_t size)
+{
+    char text[SHOWN_MAX + 1];
+    if (!p) {
+        snprintf(ret, size, "the end of the output");
+        return;
+    }
+    show(p, text, sizeof(text));
+    snprintf(ret, size, "'%s%s'", text, p->len > SHOWN_MAX ? "..." : "");
+}
+
 static void tell(char *why, size_t size, const char *unit, size_t at, const struct piece *expected,
                  const struct piece *actual)
 {
-    char left[SHOWN_MAX + 1], right[SHOWN_MAX + 1];
+    char left[SHOWN_MAX + 8], right[SHOWN_MAX + 8];
     if (!why)
         return;
-    if (expected)
-        show(expected, left, sizeof(left));
-    if (actual)
-        show(actual, right, sizeof(right));
-    if (!actual)
-        snprintf(why, size, "%s %zu: expected '%s%s', got the end of the output", unit, at, left,
-                 expected->len > SHOWN_MAX ? "..." : "");
-    else if (!expected)
-        snprintf(why, size, "%s %zu: expected the end of the output, got '%s%s'", unit, at, right,
-                 actual->len > SHOWN_MAX ? "..." : "");
-    else
-        snprintf(why, size, "%s %zu: expected '%s%s', got '%s%s'", unit, at, left,
-                 expected->len > SHOWN_MAX ? "..." : "", right,
-                 actual->len > SHOWN_MAX ? "..." : "");
+    show_side(expected, left, sizeof(left));
+    show_side(actual, right, sizeof(right));
+    snprintf(why, size, "%s %zu: expected %s, got %s", unit, at, left, right);
 }
 
 /* ---- the ways to compare ---- */

@@ -529,3 +529,18 @@ def test_help_and_the_readable_table(cases, shared):
     assert done.returncode == 1
     assert re.search(r"^1 +WA +[\d.]+ ms +[\d.]+ MiB +line 1: expected '3', got '-1'$", done.stdout, re.M), done.stdout
     assert done.stdout.endswith("verdict WA, score 0 of 2\n0 passed, 2 failed, 0 errors of 2\n")
+
+
+def test_killed_with_everything_it_runs(cases, shared):
+    """kill -9 of the judge in the middle of cases, a checker and an interactor: the oracle finds nothing left."""
+    slow = write(shared, "a.py", "import os, time\nos.fork()\ntime.sleep(60)")
+    quick = write(shared, "b.py", "print(1)")
+    for words in (("-j", "2", "--cases", cases, slow), ("--compare", slow, "--cases", cases, quick),
+                  ("--interactor", slow, "--cases", cases, slow)):
+        p = subprocess.Popen([CORDON, "grade", *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                             stdin=subprocess.DEVNULL, env=host_env(ENV))
+        time.sleep(1)
+        p.kill()
+        p.wait(timeout=20)
+    time.sleep(0.5)
+    assert report("--cases", cases, quick)["verdict"] == "WA"  # groups of a killed run are reaped by the next one
