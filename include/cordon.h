@@ -152,6 +152,30 @@ CORDON_API int cordon_request_set_stdin_fd(struct cordon_request *request, int f
 CORDON_API int cordon_request_add_file(struct cordon_request *request, const char *name,
                                        const void *data, size_t len, struct cordon_err *err);
 
+/* ---- Prepared guests -------------------------------------------------------------------------
+ *
+ * A handle keeps guests ready for requests it has seen before: all walls stand, and command,
+ * environment, files, standard streams and the values of limits are given to one when it is
+ * wanted. Each is used once. Requests that grant host paths, a workspace, a network or a terminal
+ * always start from nothing; so does the first of its kind, and whatever finds none ready. */
+
+/* Zero-initialise, then set `size`; fields may be added at the end. */
+struct cordon_stats {
+    size_t size;       /* sizeof(struct cordon_stats) */
+    uint64_t runs_now; /* not ended yet */
+    uint64_t hits;     /* runs that found a guest ready */
+    uint64_t spawned;  /* runs whose guest was made for them from the template of their kind */
+    uint64_t cold;     /* runs that could have used one and started from nothing */
+    uint64_t waiting;  /* guests that are ready or in the making now */
+    uint64_t start_p50_ns,
+        start_p99_ns; /* of the last 512 runs counted in hits and spawned: from
+                         the request's arrival to the guest's own code; 0: none */
+};
+
+/* What the supervisor of this handle has seen; a supervisor that was replaced began anew. */
+CORDON_API int cordon_stats(struct cordon *handle, struct cordon_stats *ret_stats,
+                            struct cordon_err *err);
+
 /* ---- Results ---------------------------------------------------------------------------------
  *
  * How a guest ended. Read-only, independent of handle and job. The fields are those of

@@ -37,12 +37,18 @@ class _Options(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("binary", c_char_p)]
 
 
+class _Stats(ctypes.Structure):
+    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in (
+        "runs_now", "hits", "spawned", "cold", "waiting", "start_p50_ns", "start_p99_ns")]
+
+
 # name: (result, arguments). Functions whose result is None here return 0 or -1 with an error.
 _PROTOTYPES = {
     "cordon_version": (c_char_p, ()),
     "cordon_open": (c_int, (POINTER(_Options), POINTER(c_void_p), POINTER(_Err))),
     "cordon_close": (None, (c_void_p,)),
     "cordon_supervisor_pid": (c_int, (c_void_p,)),
+    "cordon_stats": (c_int, (c_void_p, POINTER(_Stats), POINTER(_Err))),
     "cordon_request_new": (c_void_p, ()),
     "cordon_request_free": (None, (c_void_p,)),
     "cordon_request_set": (c_int, (c_void_p, c_char_p, c_char_p, POINTER(_Err))),
@@ -239,6 +245,11 @@ class Lease:
         if held is not None and held.pid == os.getpid():
             _released.append(held)
             _sweep()
+
+    def stats(self) -> _Stats:
+        found = _Stats(ctypes.sizeof(_Stats))
+        library().call("cordon_stats", self.pointer(), ctypes.byref(found))
+        return found
 
     def supervisor_pid(self) -> int:
         return library().dll.cordon_supervisor_pid(self.pointer())

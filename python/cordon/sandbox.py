@@ -32,7 +32,12 @@ class _DefaultInt(int):
 
 @dataclass(frozen=True)
 class Stats:
-    """What a sandbox has seen. Percentiles are over its last 4,096 runs; None before the first."""
+    """What a sandbox has seen. Percentiles are over its last 4,096 runs; None before the first.
+
+    The fields from ``prepared`` on are of the supervisor, which all sandboxes of a process share: runs
+    that found a guest ready, runs whose guest was made from a template, runs that started from nothing
+    though a guest could have been ready, guests that wait now, and the time from the request's arrival
+    to the guest's own code over the last 512 runs of the first two kinds (None before the first)."""
 
     runs: int
     errors: int
@@ -41,6 +46,12 @@ class Stats:
     wall_ms_p99: Optional[float]
     peak_memory_bytes_p50: Optional[float]
     peak_memory_bytes_p99: Optional[float]
+    prepared: int = 0
+    spawned: int = 0
+    cold: int = 0
+    waiting: int = 0
+    start_ms_p50: Optional[float] = None
+    start_ms_p99: Optional[float] = None
 
 
 def _percentile(values: Sequence[float], percent: float) -> Optional[float]:
@@ -261,11 +272,17 @@ class Sandbox:
     # -- the sandbox itself ---------------------------------------------------------------------
 
     def stats(self) -> Stats:
-        """Runs, verdicts, and percentiles of time and memory since this sandbox was made."""
+        """Runs, verdicts, and percentiles of time and memory since this sandbox was made; how the
+        supervisor's prepared guests were used."""
         with self._lock:
-            return Stats(sum(self._verdicts.values()), self._errors, dict(self._verdicts),
-                         _percentile(self._wall, 50), _percentile(self._wall, 99),
-                         _percentile(self._memory, 50), _percentile(self._memory, 99))
+            seen = (sum(self._verdicts.values()), self._errors, dict(self._verdicts),
+                    _percentile(self._wall, 50), _percentile(self._wall, 99),
+                    _percentile(self._memory, 50), _percentile(self._memory, 99))
+            if self._closed or not seen[0]:
+                return Stats(*seen)
+            found = self._lease.stats()
+        return Stats(*seen, found.hits, found.spawned, found.cold, found.waiting,
+                     found.start_p50_ns / 1e6 or None, found.start_p99_ns / 1e6 or None)
 
     def close(self) -> None:
         """Ends every run of this sandbox, and gives its share of the supervisor back. May be called twice."""

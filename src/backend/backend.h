@@ -67,10 +67,16 @@ struct guest {
     void *priv;
 };
 
+struct warm_guest;
+
 struct backend {
     const char *name;
     /* On success the guest runs or is about to; the plan must outlive it. host_refused as above. */
     int (*start)(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
+                 struct cordon_err *err);
+    /* The same with a guest that was prepared for a plan of the same key (native/warm.h); it is
+     * used up either way. */
+    int (*claim)(struct warm_guest *prepared, const struct plan *plan, struct guest *ret_guest,
                  struct cordon_err *err);
     /* Ends every process of the guest; returns at once, event_fd tells when it is done. */
     void (*kill)(struct guest *guest);

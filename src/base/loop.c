@@ -46,7 +46,7 @@ int loop_once(struct loop *l, int timeout_ms)
     struct epoll_event events[ARRAY_SIZE(l->pending)];
     int n = epoll_wait(l->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
     if (n < 0)
-        return errno == EINTR ? 0 : -1;
+        return errno == EINTR ? 1 : -1;
     for (int i = 0; i < n; i++)
         l->pending[i] = events[i].data.ptr;
     l->n_pending = n;
@@ -56,5 +56,5 @@ int loop_once(struct loop *l, int timeout_ms)
             w->fn(w, events[i].events);
     }
     l->n_pending = 0;
-    return 0;
+    return n;
 }

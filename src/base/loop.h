@@ -29,7 +29,8 @@ int loop_init(struct loop *l);
 void loop_done(struct loop *l);
 /* events 0 removes the watch. -1 with EPERM for files that cannot be polled (regular files). */
 int loop_set(struct loop *l, struct loop_watch *w, uint32_t events);
-/* Waits for one batch and dispatches it. timeout_ms -1: for ever. */
+/* Waits for one batch and dispatches it. timeout_ms -1: for ever. 0: the time was over, -1: the
+ * loop is broken, else there was something. */
 int loop_once(struct loop *l, int timeout_ms);
 
 #endif

@@ -214,6 +214,7 @@ static int source_step(struct lang_job *job, char *const *argv, const char *stag
     struct run_job *step = &job->step;
     step->loop = job->run->loop;
     step->host = job->run->host;
+    step->pool = job->run->pool;
     step->policy = &job->step_policy;
     step->argv = argv;
     step->files = job->files;

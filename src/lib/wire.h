@@ -16,6 +16,8 @@
  * supervisor died, the library knows that nothing was started, without an answer that would wake
  * it.
  *
+ *   library    → control   STATS  with a socket for the answer, STATS again
+ *
  * Whatever could be large travels in a memfd that cannot shrink, so that mapping it is safe. */
 #ifndef LIB_WIRE_H
 #define LIB_WIRE_H
@@ -42,6 +44,7 @@ enum wire_type {
     WIRE_RESULT,
     WIRE_ERROR,
     WIRE_TICKET,
+    WIRE_STATS,
 };
 
 struct wire_head {
@@ -126,6 +129,14 @@ struct wire_result {
 struct wire_error {
     struct wire_head head;
     struct cordon_err err;
+};
+
+/* Answer to a STATS message, on the socket that came with it. */
+struct wire_stats {
+    struct wire_head head;
+    uint64_t runs_now;
+    uint64_t hits, spawned, cold, waiting;
+    uint64_t start_p50_ns, start_p99_ns;
 };
 
 static inline struct wire_head wire_head(enum wire_type type)

@@ -13,6 +13,7 @@
 #include <cordon.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "host/host.h"
 #include "plan/seccomp.h"
 #include "policy/policy.h"
@@ -247,5 +248,11 @@ bool plan_oci_is_layer(const struct plan_op *op);
  */
 int plan_make(const struct plan_request *request, struct plan **ret_plan, struct cordon_err *err);
 void plan_free(struct plan *plan);
+
+/* plan_key.c: can a guest for this plan be prepared before it is asked for? Not where the caller
+ * grants host paths: they are looked up when the run starts. */
+bool plan_is_parkable(const struct plan *plan);
+/* Two plans with equal keys can use the same prepared guest. */
+void plan_key(const struct plan *plan, struct buf *out);
 
 #endif

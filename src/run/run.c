@@ -53,6 +53,8 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
     struct supervise_options options = job->options;
     options.on_done = run_on_done;
     options.data = job;
+    /* an error in the request shows before a guest is used up for it */
+    options.prepared = job->pool ? pool_take(job->pool, job->plan) : NULL;
     return supervise_start(&job->supervised, job->loop, run_backend(job->plan), job->plan, &options,
                            ret_refused, err);
 }
@@ -100,6 +102,15 @@ int run_start(struct run_job *job, struct cordon_err *err)
     return 0;
 }
 
+/* A prepared guest that ended before any code of the run's began is replaced by one from nothing,
+ * unless it may have taken input along that cannot be read twice. */
+static bool run_lost_prepared(const struct run_job *job)
+{
+    const struct supervised *s = &job->supervised;
+    return s->was_prepared && s->outcome.end == BACKEND_SETUP_FAILED && s->cause == CAUSE_NONE &&
+           job->options.stdin_fd < 0;
+}
+
 static void run_on_done(void *data)
 {
     struct run_job *job = data;
@@ -110,6 +121,15 @@ static void run_on_done(void *data)
         struct cordon_err err = s->err;
         supervise_free(s);
         run_note_refusal(job, &err);
+        if (run_start(job, &err) == 0)
+            return;
+        s->err = err;
+    } else if (run_lost_prepared(job)) {
+        struct cordon_err err;
+        supervise_free(s);
+        plan_free(job->plan);
+        job->plan = NULL;
+        job->pool = NULL;
         if (run_start(job, &err) == 0)
             return;
         s->err = err;
@@ -127,8 +147,13 @@ static void run_on_done(void *data)
         run_note(job);
         files_end(job);
     }
+    struct pool *pool = job->pool;
+    uint64_t started = s->outcome.started_ns;
+    uint64_t start_ns = s->was_prepared && started > s->begin_ns ? started - s->begin_ns : 0;
     if (job->on_done)
         job->on_done(job);
+    if (pool && job->plan)
+        pool_note(pool, job->plan, start_ns);
 }
 
 void run_cancel(struct run_job *job)

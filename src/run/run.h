@@ -11,6 +11,7 @@
 #include "host/host.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
+#include "run/pool.h"
 #include "run/result.h"
 #include "supervise/supervise.h"
 #include "workspace/collect.h"
@@ -41,6 +42,7 @@ struct run_job {
     const char *cwd; /* the caller's working directory, where kept workspaces go; NULL: our own */
     struct workspace *workspace; /* an open one to use instead of a new one; stays the caller's */
     struct workspace own_workspace;
+    struct pool *pool;              /* of prepared guests; NULL: none */
     struct run_files files_changed; /* valid once done; kept until run_done() */
     struct plan *plan;
     struct supervised supervised;

@@ -151,6 +151,7 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
     struct run_job *run = &job->run;
     run->loop = &job->serve->loop;
     run->host = job->serve->host;
+    run->pool = &job->serve->pool;
     run->policy = job->policy;
     run->argv = m->argv;
     run->cwd = m->cwd;

@@ -189,9 +189,13 @@ static int message_read(struct message *m, const char *buf, size_t len, int *fds
     memcpy(&run, buf, MIN(len, sizeof(run)));
     bool ours = len >= sizeof(run) && run.head.magic == WIRE_MAGIC &&
                 run.head.version == WIRE_VERSION && run.head.type == WIRE_RUN;
+    m->is_stats = len == sizeof(run.head) && run.head.magic == WIRE_MAGIC &&
+                  run.head.version == WIRE_VERSION && run.head.type == WIRE_STATS;
     m->flags = ours ? run.flags : 0;
     m->body_len = ours ? run.body_len : 0;
     bool complete = message_take_fds(m, fds, n_fds);
+    if (m->is_stats && complete)
+        return 0;
     if (!ours || !complete)
         return message_wrong(err);
     if (m->flags & WIRE_RUN_BODY_FD)

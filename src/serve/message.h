@@ -11,6 +11,7 @@
 
 struct message {
     uint32_t flags; /* enum wire_run_flag */
+    bool is_stats;  /* nothing is to be run: numbers are wanted on job_fd */
     int job_fd, stdin_fd, stream_fds[2];
     void *body; /* mapped or allocated */
     size_t body_len;

@@ -27,6 +27,22 @@ bool reply_error(int sock, const struct cordon_err *err)
     return wire_send(sock, &part, 1, NULL, 0, MSG_DONTWAIT) == 0;
 }
 
+bool reply_stats(int sock, const struct serve *serve)
+{
+    struct pool_stats p;
+    pool_stats(&serve->pool, &p);
+    struct wire_stats msg = {.head = wire_head(WIRE_STATS),
+                             .runs_now = serve->n_jobs,
+                             .hits = p.hits,
+                             .spawned = p.spawned,
+                             .cold = p.cold,
+                             .waiting = p.waiting,
+                             .start_p50_ns = p.start_p50_ns,
+                             .start_p99_ns = p.start_p99_ns};
+    struct iovec part = {&msg, sizeof(msg)};
+    return wire_send(sock, &part, 1, NULL, 0, MSG_DONTWAIT) == 0;
+}
+
 static void reply_fill(struct wire_result *w, const struct result *r)
 {
     *w = (struct wire_result){

@@ -48,11 +48,13 @@ static void serve_on_control(struct loop_watch *w, uint32_t events)
         if (r <= 0)
             return;
         job_take_ticket(message.job_fd);
-        if (err.code == 0) {
+        if (err.code == 0 && !message.is_stats) {
             job_new(s, &message);
             continue;
         }
-        if (message.job_fd >= 0)
+        if (err.code == 0)
+            reply_stats(message.job_fd, s);
+        else if (message.job_fd >= 0)
             reply_error(message.job_fd, &err);
         message_done(&message);
     }
@@ -137,10 +139,14 @@ int serve_main(void)
         loop_done(&s.loop);
         return err.code;
     }
+    pool_init(&s.pool, &s.loop);
     uint64_t deadline = UINT64_MAX;
     while (!s.closing || (s.n_jobs > 0 && supervise_now_ns() < deadline)) {
-        if (loop_once(&s.loop, s.closing ? 100 : -1) < 0)
+        int n = loop_once(&s.loop, s.closing ? 100 : pool_timeout_ms(&s.pool));
+        if (n < 0)
             return CORDON_ERR_INTERNAL;
+        if (n == 0 && !s.closing)
+            pool_idle(&s.pool);
         if (s.closing && deadline == UINT64_MAX)
             deadline = supervise_now_ns() + SERVE_CLOSE_MS * 1000000ull;
         serve_bury(&s);
@@ -151,6 +157,7 @@ int serve_main(void)
             _exit(0);
         job_free(s.jobs);
     }
+    pool_done(&s.pool);
     loop_done(&s.loop);
     return 0;
 }

@@ -20,6 +20,7 @@ struct serve_job;
 struct serve {
     struct loop loop;
     struct host host;
+    struct pool pool;
     struct loop_watch control, host_gone;
     struct serve_job *jobs; /* every one that is not freed */
     struct serve_job *over; /* to be freed when no callback of theirs is on the stack */
@@ -58,5 +59,6 @@ void job_free(struct serve_job *job);
 /* reply.c. False: the other side does not take it. */
 bool reply_result(int sock, const struct result *result, bool brief_json);
 bool reply_error(int sock, const struct cordon_err *err);
+bool reply_stats(int sock, const struct serve *serve);
 
 #endif

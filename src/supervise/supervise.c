@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backend/native/warm.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "supervise/supervise_net.h"
@@ -149,8 +150,13 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
     s->timer_fd = -1;
     s->begin_ns = supervise_now_ns();
     *ret_host_refused = false;
-    if (supervise_watch_prepare(s, err) < 0 ||
-        backend->start(plan, &s->guest, ret_host_refused, err) < 0) {
+    int r = supervise_watch_prepare(s, err);
+    /* a prepared guest that cannot be used is no failure: nothing of the run has happened */
+    s->was_prepared =
+        options->prepared && r == 0 && backend->claim(options->prepared, plan, &s->guest, err) == 0;
+    if (r < 0 && options->prepared)
+        warm_drop(options->prepared);
+    if (r < 0 || (!s->was_prepared && backend->start(plan, &s->guest, ret_host_refused, err) < 0)) {
         supervise_watch_stop(s);
         return -1;
     }

@@ -44,6 +44,7 @@ struct supervise_options {
     void (*on_start)(void *data, struct guest *guest);
     /* each attempt on the network, as it ends; may be NULL */
     void (*on_network)(void *data, const struct netwire_record *record);
+    struct warm_guest *prepared; /* used up by the start, NULL: start from nothing */
     void (*on_done)(void *data);
     void *data;
 };
@@ -63,6 +64,7 @@ struct supervised {
     enum { SUPERVISE_NET_UP, SUPERVISE_NET_ENDING, SUPERVISE_NET_LOST } net_state;
     char net_failure[160]; /* why the broker could not go on, if it said so */
     uint64_t begin_ns;     /* when the start was asked for */
+    bool was_prepared;
     uint64_t cause_ns;
 
     /* limits by looking */

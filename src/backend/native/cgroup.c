@@ -238,6 +238,11 @@ int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
     return cgroup_v1_limit(cg, limits, err);
 }
 
+int cgroup_relimit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err)
+{
+    return cgroup_v1_limit(cg, limits, err) < 0 ? -1 : cgroup_v2_limit(cg, limits, err);
+}
+
 void cgroup_remove_v1(struct cgroup *cg)
 {
     remove_dirs(cg, SLOT_V2 + 1, cgroup_now_ns() + DESTROY_WAIT_NS);

@@ -62,6 +62,8 @@ int cgroup_create(const struct host_cgroups *where, const struct plan_limits *li
 /* Makes the v1 groups beside it and writes their limits. On failure cgroup_destroy() clears up. */
 int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
                      const struct plan_limits *limits, struct cordon_err *err);
+/* Other values for limits that were set when the groups were made; before the guest is in them. */
+int cgroup_relimit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 /* Removes the v1 groups; the guest is gone, pid 1 need not be. Call cgroup_usage() before. */
 void cgroup_remove_v1(struct cgroup *cg);
 /* Mask of enum cgroup_control that is in force. */

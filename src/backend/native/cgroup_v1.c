@@ -13,6 +13,9 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
 {
     const struct cgroup_dir *dir = &cg->dir[SLOT_MEMORY];
     int r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
+    /* a limit that is raised: memory+swap has to make room first */
+    if (r == -EINVAL && cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", bytes) == 0)
+        r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
     if (r < 0)
         return cgroup_err(err, -r, dir->path, "memory.limit_in_bytes");
 

@@ -71,24 +71,30 @@ static void guest_reset_signals(void)
     raw_call(SYS_rt_sigprocmask, SIG_SETMASK, none, NULL, 8);
 }
 
-static void guest_limits(struct native_child *c)
+/* pid 0: the calling process */
+static void guest_limits_of(struct native_child *c, pid_t pid)
 {
     const struct plan *p = c->plan;
     for (size_t i = 0; i < p->n_rlimits; i++) {
         int resource = p->rlimits[i].resource;
         uint64_t lim[2] = {p->rlimits[i].value, p->rlimits[i].value};
         uint64_t old[2];
-        long r = raw_call(SYS_prlimit64, 0, resource, lim, old);
+        long r = raw_call(SYS_prlimit64, pid, resource, lim, old);
         if (r == 0)
             continue;
         /* not ours to raise: what stands is tighter than what was asked for */
-        if (r != -EPERM || raw_call(SYS_prlimit64, 0, resource, NULL, old) < 0 || old[1] > lim[0])
+        if (r != -EPERM || raw_call(SYS_prlimit64, pid, resource, NULL, old) < 0 || old[1] > lim[0])
             native_child_fail(c, "rlimit", (int)-r, "setrlimit");
         if (old[0] == old[1])
             continue;
         old[0] = old[1];
-        guest_check(c, raw_call(SYS_prlimit64, 0, resource, old, NULL), "rlimit", "setrlimit");
+        guest_check(c, raw_call(SYS_prlimit64, pid, resource, old, NULL), "rlimit", "setrlimit");
     }
+}
+
+static void guest_limits(struct native_child *c)
+{
+    guest_limits_of(c, 0);
 }
 
 /* So many of the cores we have ourselves; which ones is left to chance, so that guests spread. */
@@ -324,14 +330,54 @@ static int guest_main_beside(void *arg)
     guest_start(g);
 }
 
-void native_guest_begin(struct native_guest *g)
+/* As above, in namespaces that are made already; what comes late is read from the order that pid 1
+ * received meanwhile, in the memory we share. */
+static int guest_main_parked(void *arg)
+{
+    struct native_guest *g = arg;
+    struct native_child *c = g->child;
+    if (c->plan->time_ns) {
+        guest_check(c, raw_call(SYS_unshare, CLONE_NEWTIME), "time namespace", "unshare");
+        long fd = raw_call(SYS_openat, AT_FDCWD, "/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+        guest_check(c, fd, "time namespace", "open");
+        g->clocks_fd = (int)fd;
+    }
+    guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
+    guest_session(c);
+    guest_reset_signals();
+    native_fence_cores(c);
+    guest_groups(c);
+    guest_close(g);
+    guest_tell(&g->done, NATIVE_FENCED);
+    /* behind the filter: whatever it refuses would wait for pid 1, which waits for us */
+    guest_wait(&g->step, NATIVE_ROOT_ENTERED);
+    guest_start(g);
+}
+
+static void guest_clone_beside(struct native_guest *g, int (*fn)(void *))
 {
     g->cloned_ns = native_now_ns();
     g->tid = 1; /* the kernel clears it when this memory is no longer shared: execve or the end */
-    g->pid = clone(guest_main_beside, guest_stack + GUEST_STACK,
+    g->pid = clone(fn, guest_stack + GUEST_STACK,
                    CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, g, NULL, NULL, &g->tid);
     if (g->pid < 0)
         native_child_fail(g->child, "fork", errno, "clone");
+}
+
+void native_guest_begin(struct native_guest *g)
+{
+    guest_clone_beside(g, guest_main_beside);
+}
+
+/* Late, and by pid 1: the filter stands, and the limits are those of the order. */
+void native_guest_limit(struct native_guest *g)
+{
+    guest_limits_of(g->child, g->pid);
+}
+
+void native_guest_park(struct native_guest *g)
+{
+    guest_clone_beside(g, guest_main_parked);
 }
 
 void native_guest_step(struct native_guest *g, uint32_t step)

@@ -18,20 +18,12 @@
 
 #include "backend/native/cgroup.h"
 #include "backend/native/native_internal.h"
+#include "backend/native/warm.h"
 #include "backend/oci/oci.h"
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "net/netclient.h"
-
-struct native {
-    struct native_status *status;
-    struct cgroup *cgroup;
-    int go_fd; /* our end of the lifeline */
-    int pidfd;
-    int dir_fd;      /* tier landlock: holds the lock of the guest's folder */
-    const char *dir; /* belongs to the plan */
-};
 
 /* Everything made on the way to a start; what was not handed over is undone in one place. */
 struct native_start {
@@ -50,7 +42,9 @@ static void native_free(struct native *n)
 {
     if (!n)
         return;
-    if (n->status)
+    if (n->warm)
+        warm_release(n->warm); /* the page is a slot of its pool's */
+    else if (n->status)
         munmap(n->status, sizeof(*n->status));
     cgroup_destroy(n->cgroup);
     util_close(&n->go_fd);
@@ -81,16 +75,15 @@ static void start_done(struct native_start *s)
 }
 
 /* Sources of files to copy in are opened with the caller's rights, before the guest exists. */
-static int start_open_files(struct native_start *s, struct cordon_err *err)
+int native_open_files(const struct plan *p, int *fds, struct cordon_err *err)
 {
-    const struct plan *p = s->child.plan;
     for (size_t i = 0; i < p->n_files; i++) {
         const struct plan_file *f = &p->files[i];
         if (!f->source)
             continue;
-        s->file_fds[i] = open(f->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        fds[i] = open(f->source, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         struct stat st;
-        if (s->file_fds[i] < 0 || fstat(s->file_fds[i], &st) < 0)
+        if (fds[i] < 0 || fstat(fds[i], &st) < 0)
             return err_set(err, CORDON_ERR_CONFIG, "files", errno, "file %s: %s", f->name,
                            f->source);
         if (!S_ISREG(st.st_mode))
@@ -162,7 +155,7 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     if (pipe2(s->done, O_CLOEXEC) < 0 ||
         socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->go) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
-    if (start_open_files(s, err) < 0)
+    if (native_open_files(p, s->file_fds, err) < 0)
         return -1;
     if ((p->cgroups.kind != HOST_CGROUP_NONE || p->cgroups.v2[0]) &&
         cgroup_create(&p->cgroups, &p->limits, &s->n->cgroup, err) < 0)
@@ -343,7 +336,9 @@ static void native_kill(struct guest *g)
 {
     struct native *n = g->priv;
     /* tier full: the kernel ends the whole pid namespace with its pid 1 */
-    if (g->plan->tier == TIER_FULL)
+    if (n->warm)
+        sys_pidfd_send_signal(n->pidfd, SIGKILL);
+    else if (g->plan->tier == TIER_FULL)
         native_kill_child(g->pid, n->pidfd);
     else
         native_keeper_kill(n->pidfd, &n->go_fd);
@@ -488,6 +483,10 @@ static void finish_wait(struct guest *g, struct rusage *ru)
 {
     struct native *n = g->priv;
     int wstatus = 0;
+    if (n->warm) {
+        warm_wait(n->warm, ru);
+        return;
+    }
     while (wait4(g->pid, &wstatus, __WALL, ru) < 0 && errno == EINTR)
         ;
     /* a keeper that was killed could not take the guest along */
@@ -532,7 +531,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
     if (n->cgroup)
         cgroup_remove_v1(n->cgroup);
-    if (early)
+    /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it */
+    if (early && (!n->warm || (n->cgroup && cgroup_clone_fd(n->cgroup) >= 0)))
         finish_wait(g, &ru);
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
@@ -544,6 +544,7 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
 const struct backend backend_native = {
     .name = "native",
     .start = native_start,
+    .claim = warm_claim,
     .kill = native_kill,
     .signal = native_signal,
     .started = native_started,

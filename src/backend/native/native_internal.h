@@ -51,6 +51,10 @@ struct native_status {
     _Atomic int32_t
         listener_fd; /* number in the descriptor table shared by pid 1 and the guest; -1: none */
     _Atomic uint32_t no_listener; /* denials were not observed (an outer listener exists) */
+    /* of a guest that was prepared before it was asked for (warm.h) */
+    _Atomic uint32_t ready;  /* it stands and waits for its order */
+    _Atomic uint32_t reaped; /* its pid 1 is gone, with what it used in all: */
+    uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
     _Atomic uint32_t denials[NATIVE_CALLS];
 };
 
@@ -75,6 +79,20 @@ struct native_child {
     unsigned id;                 /* tier landlock, guests of root: uid and gid of the guest */
     const struct oci_start *oci; /* an OCI runtime builds the wall: what its launcher needs */
 };
+
+/* One guest as the supervisor holds it: guest.priv. */
+struct native {
+    struct native_status *status;
+    struct cgroup *cgroup;
+    int go_fd; /* our end of the lifeline */
+    int pidfd;
+    int dir_fd;              /* tier landlock: holds the lock of the guest's folder */
+    const char *dir;         /* belongs to the plan */
+    struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
+};
+
+/* Opens the sources of the plan's files; fds has room for all and is -1 where there is none. */
+int native_open_files(const struct plan *p, int *fds, struct cordon_err *err);
 
 /* child.c, runs as the guest's pid 1; never returns */
 _Noreturn void native_child_main(struct native_child *c);
@@ -106,6 +124,7 @@ struct native_netns {
     struct native_child *c;
     pid_t pid; /* of the helper */
     int ns_fd; /* set by the helper: the table of descriptors is shared */
+    int proc_fd;
     int error; /* errno of the helper */
 };
 void native_netns_begin(struct native_child *c, struct native_netns *net);
@@ -136,6 +155,10 @@ void native_root_build(struct native_child *c);
 bool native_root_has_new_api(void);
 int native_root_make(struct native_child *c);
 void native_root_enter(struct native_child *c);
+/* The same in two halves: what guests with one key share, by their spawner, and what each makes
+ * for itself, in a copy of the spawner's mount namespace. */
+void native_root_template(struct native_child *c);
+void native_root_complete(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);
 /* shared by both ways of building */
@@ -153,7 +176,8 @@ struct native_guest {
     pid_t pid;          /* its own, in the guest's pid namespace */
     /* where it works beside pid 1 */
     int root_fd;
-    _Atomic int32_t tid;   /* not 0: it still shares our memory */
+    int clocks_fd;       /* of a prepared guest: where the offsets of its clocks go, -1: nowhere */
+    _Atomic int32_t tid; /* not 0: it still shares our memory */
     _Atomic uint32_t done; /* how far it is, and how far pid 1 */
     _Atomic uint32_t step;
 };
@@ -161,6 +185,7 @@ struct native_guest {
 enum native_done {
     NATIVE_SPACES_MADE = 1, /* network and time */
     NATIVE_OWN_PROC_DONE,
+    NATIVE_FENCED, /* of a prepared guest: it waits for its order */
 };
 
 enum native_step {
@@ -184,6 +209,10 @@ int native_fence_make(struct native_child *c, int root_fd);
 /* guest.c: the process that becomes the guest's program */
 pid_t native_guest_clone(struct native_guest *g); /* after pid 1, which waits for its execve */
 void native_guest_begin(struct native_guest *g);  /* beside pid 1 */
+/* The same for a prepared guest: fenced at once, it starts with NATIVE_ROOT_ENTERED, which is when
+ * pid 1 has its order. */
+void native_guest_park(struct native_guest *g);
+void native_guest_limit(struct native_guest *g);
 void native_guest_step(struct native_guest *g, uint32_t step);
 bool native_guest_wait(struct native_guest *g, uint32_t done); /* false: it ended before */
 void native_guest_wait_exec(struct native_guest *g);

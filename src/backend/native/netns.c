@@ -42,7 +42,7 @@ static int netns_make(void *arg)
     if (r >= 0)
         r = native_netns_loopback_up();
     if (r >= 0)
-        r = raw_call(SYS_openat, AT_FDCWD, "/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+        r = raw_call(SYS_openat, net->proc_fd, "self/ns/net", O_RDONLY | O_CLOEXEC);
     if (r < 0)
         net->error = (int)-r;
     else
@@ -53,7 +53,9 @@ static int netns_make(void *arg)
 void native_netns_begin(struct native_child *c, struct native_netns *net)
 {
     static char stack[32768] __attribute__((aligned(64)));
-    *net = (struct native_netns){.c = c, .ns_fd = -1};
+    /* held: a prepared guest changes what lies at the name meanwhile */
+    *net = (struct native_netns){
+        .c = c, .ns_fd = -1, .proc_fd = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC)};
     if (c->plan->net)
         net->pid = clone(native_gate_make, stack + sizeof(stack), CLONE_FILES | SIGCHLD, c);
     else
@@ -79,6 +81,7 @@ void native_netns_enter(struct native_child *c, struct native_netns *net)
     if (setns(net->ns_fd, CLONE_NEWNET) < 0)
         native_child_fail(c, "network namespace", errno, "setns");
     close(net->ns_fd);
+    close(net->proc_fd);
 }
 
 /* pid 1 must not stay in the host's network: /proc/1/net would show it. */

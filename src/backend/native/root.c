@@ -359,7 +359,7 @@ static void root_make_private(struct native_child *c)
         native_child_fail(c, "propagation", errno, "/");
 }
 
-int native_root_make(struct native_child *c)
+static int root_make(struct native_child *c, void (*act)(struct root *r, size_t i))
 {
     static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
     struct root r = {.c = c, .covers = {-1, -1}};
@@ -369,10 +369,15 @@ int native_root_make(struct native_child *c)
     if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "tmpfs");
     for (size_t i = 0; i < c->plan->n_ops; i++)
-        root_do(&r, i);
+        act(&r, i);
     for (int i = 0; i < 2; i++)
         util_close(&r.covers[i]);
     return r.fd;
+}
+
+int native_root_make(struct native_child *c)
+{
+    return root_make(c, root_do);
 }
 
 void native_root_enter(struct native_child *c)
@@ -399,4 +404,61 @@ void native_root_build(struct native_child *c)
     int fd = native_root_make(c);
     native_root_enter(c);
     close(fd);
+}
+
+/* ---- a template that many guests are copied from ---- */
+
+/* Made anew for every guest. */
+static bool root_is_own(const struct plan_op *op)
+{
+    return op->kind == PLAN_OP_PROC || op->kind == PLAN_OP_DEVPTS || op->kind == PLAN_OP_SCRATCH ||
+           (op->kind == PLAN_OP_MASK && str_starts(op->dst, "proc/"));
+}
+
+/* In the place of what is made anew: where it will be mounted. The template's own /proc must stay
+ * uncovered: the kernel lets nobody mount a new one who cannot see an old one in full. */
+static void root_do_template(struct root *r, size_t i)
+{
+    const struct plan_op *op = &r->c->plan->ops[i];
+    if (!root_is_own(op))
+        root_do(r, i);
+    else if (op->kind == PLAN_OP_PROC)
+        root_fs_op(r, op);
+    else if (op->kind != PLAN_OP_MASK)
+        native_root_make_target(r->c, r->fd, op, true);
+}
+
+void native_root_template(struct native_child *c)
+{
+    if (!native_root_has_new_api())
+        native_child_fail(c, "root", ENOSYS, "template");
+    int fd = root_make(c, root_do_template);
+    native_root_enter(c);
+    close(fd);
+}
+
+/* The template's /proc goes away, not under: nothing of it may be left beneath the guest's. */
+static void root_own_proc(struct root *r, const struct plan_op *op)
+{
+    static const char *const none[] = {NULL};
+    _cleanup_close_ int fs = root_new_fs(
+        "proc", none, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | SYS_MOUNT_ATTR_NODEV);
+    if (fs < 0 || umount2("/proc", MNT_DETACH) < 0 || root_attach(fs, r->fd, op->dst) < 0)
+        native_child_fail(r->c, "proc", errno, op->dst);
+}
+
+void native_root_complete(struct native_child *c)
+{
+    struct root r = {.c = c, .covers = {-1, -1}};
+    r.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (r.fd < 0 || fchdir(r.fd) < 0)
+        native_child_fail(c, "root", errno, "/");
+    for (size_t i = 0; i < c->plan->n_ops; i++) {
+        const struct plan_op *op = &c->plan->ops[i];
+        if (op->kind == PLAN_OP_PROC)
+            root_own_proc(&r, op);
+        else if (root_is_own(op))
+            root_do(&r, i);
+    }
+    close(r.fd);
 }

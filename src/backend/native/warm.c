@@ -1,0 +1,174 @@
+/* Spawners as the supervisor holds them: started, listened to, ended. */
+#include "backend/native/warm_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+int warm_fd(const struct warm *w)
+{
+    return w->sock;
+}
+
+/* Ends the spawner, and with it whatever is left in its pid namespace, before it returns. */
+static void warm_unref(struct warm *w)
+{
+    if (--w->refs > 0)
+        return;
+    util_close(&w->sock);
+    if (w->pid > 0) {
+        native_kill_child(w->pid, w->pidfd);
+        while (waitpid(w->pid, NULL, __WALL) < 0 && errno == EINTR)
+            ;
+    }
+    util_close(&w->pidfd);
+    if (w->pages)
+        munmap(w->pages, WARM_SLOTS * sizeof(*w->pages));
+    free(w);
+}
+
+void warm_unref_guest(struct warm *w)
+{
+    warm_unref(w);
+}
+
+void warm_close(struct warm *w)
+{
+    warm_unref(w);
+}
+
+/* As root the pool has a range of ids of its own, of which every guest gets one. */
+static int warm_write_map(pid_t pid, const char *file, unsigned base)
+{
+    char path[48], map[64];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
+    int len = snprintf(map, sizeof(map), "%u %u %u\n", PLAN_GUEST_UID, base, WARM_IDS);
+    _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+    return fd >= 0 && write(fd, map, (size_t)len) == len ? 0 : -1;
+}
+
+static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err *err)
+{
+    int pair[2];
+    struct native_child c = {
+        .plan = plan, .status = &w->pages[0].status, .go_fd = -1, .broker_fd = -1};
+    _cleanup_free_ int *none = calloc(plan->n_ops + 1, sizeof(int));
+    if (!none)
+        return err_nomem(err, "pool");
+    for (size_t i = 0; i < plan->n_ops; i++)
+        none[i] = -1;
+    c.mount_fds = none;
+    native_argv_area(&c.argv_area, &c.argv_area_len);
+    for (size_t i = 0; i < WARM_SLOTS; i++)
+        w->pages[i].status.listener_fd = -1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "socketpair");
+    w->sock = pair[0];
+    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
+                                       CLONE_NEWUTS | CLONE_NEWNET | CLONE_PIDFD,
+                              .pidfd = (uint64_t)(uintptr_t)&w->pidfd,
+                              .exit_signal = SIGCHLD};
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0)
+        warm_spawner_main(&c, pair[1], w->pages);
+    close(pair[1]);
+    if (pid < 0)
+        return err_set(err, CORDON_ERR_HOST, "pool", errno, "new namespaces");
+    w->pid = pid;
+    if (w->own_host_ids && (warm_write_map(pid, "uid_map", w->base_id) < 0 ||
+                            warm_write_map(pid, "gid_map", w->base_id) < 0 ||
+                            send(w->sock, "g", 1, MSG_NOSIGNAL) != 1))
+        return err_set(err, CORDON_ERR_HOST, "pool", errno, "id map");
+    return 0;
+}
+
+int warm_open(const struct plan *plan, struct warm **ret_warm, struct cordon_err *err)
+{
+    struct warm *w = calloc(1, sizeof(*w));
+    if (!w)
+        return err_nomem(err, "pool");
+    w->refs = 1;
+    w->sock = w->pidfd = -1;
+    w->own_host_ids = plan->own_host_ids;
+    w->base_id = plan->host_uid + (unsigned)getpid() * WARM_IDS;
+    w->cgroups = plan->cgroups;
+    w->limits = plan->limits;
+    /* Beside v1 groups the v2 one would only kill and count, and a process of the pool's user
+     * cannot be cloned into it; moving it later takes milliseconds. */
+    if (w->cgroups.kind != HOST_CGROUP_V2)
+        w->cgroups.v2[0] = '\0';
+    w->pages = mmap(NULL, WARM_SLOTS * sizeof(*w->pages), PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (w->pages == MAP_FAILED) {
+        w->pages = NULL;
+        err_nomem(err, "pool");
+    } else if (warm_start(w, plan, err) == 0) {
+        *ret_warm = w;
+        return 0;
+    }
+    warm_unref(w);
+    return -1;
+}
+
+/* Its number on the host, for those who look into /proc. */
+static pid_t warm_host_pid(int pidfd)
+{
+    char path[48], text[512], *at;
+    snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    at = strstr(text, "Pid:");
+    long pid = at ? strtol(at + 4, NULL, 10) : 0;
+    return pid > 0 ? (pid_t)pid : 0;
+}
+
+static void warm_take_reply(struct warm *w, const struct warm_spawned *m, int pidfd)
+{
+    for (struct warm_guest *g = w->guests; g; g = g->next) {
+        if (g->slot != m->slot || g->pidfd >= 0)
+            continue;
+        g->error = m->error ? m->error : pidfd < 0 ? EPROTO : 0;
+        g->pidfd = pidfd;
+        g->pid = pidfd >= 0 ? warm_host_pid(pidfd) : 0;
+        return;
+    }
+    util_close(&pidfd); /* nobody wants it any more: without its lifeline it ends by itself */
+    if (m->error)
+        w->slots[m->slot] = WARM_FREE;
+}
+
+int warm_read(struct warm *w, struct cordon_err *err)
+{
+    for (;;) {
+        struct warm_spawned m;
+        struct iovec part = {&m, sizeof(m)};
+        int fds[WARM_FDS_MAX];
+        size_t n_fds;
+        ssize_t n = warm_recv(w->sock, &part, 1, fds, &n_fds, MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN)
+            return 0;
+        if (n == sizeof(m) && n_fds <= 1 && m.slot < WARM_SLOTS) {
+            warm_take_reply(w, &m, n_fds ? fds[0] : -1);
+            continue;
+        }
+        for (size_t i = 0; i < n_fds; i++)
+            close(fds[i]);
+        const struct native_status *st = &w->pages[0].status;
+        return err_set(err, CORDON_ERR_HOST, "pool", st->fail_errno, "%s: %s",
+                       st->stage[0] ? st->stage : "spawner", st->what);
+    }
+}

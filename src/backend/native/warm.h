@@ -1,0 +1,51 @@
+/* Guests prepared before they are asked for (tier full).
+ *
+ *   supervisor ── spawner            pid 1 of a pool's own namespaces, in a template of the root
+ *                    ├─ pid 1 of a prepared guest      all walls up, waits for its order
+ *                    └─ pid 1 of another
+ *
+ * A spawner serves one plan key (plan_key.c). Its user namespace, the pool's, lies between the
+ * host's and those of its guests; each guest gets user, mount, pid, network, ipc, uts and time
+ * namespaces of its own, from the spawner's copy of the mounts, and owns none but its user, cgroup
+ * and time namespace: what stands around it belongs to the pool.
+ *
+ * A prepared guest is used once. Its order (command, environment, files, limits) reaches it on its
+ * lifeline; nothing of any run reaches the spawner. Everything here but warm_spawner.c and
+ * warm_guest.c runs in the supervisor. */
+#ifndef NATIVE_WARM_H
+#define NATIVE_WARM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+#include "backend/backend.h"
+
+struct warm;
+struct warm_guest;
+
+/* Starts a spawner for plans with this plan's key; the plan may go afterwards. */
+int warm_open(const struct plan *plan, struct warm **ret_warm, struct cordon_err *err);
+/* No new guests; the spawner ends with the last one of its guests, which are dropped or claimed. */
+void warm_close(struct warm *warm);
+/* Readable when the spawner has something to say; then call warm_read(). */
+int warm_fd(const struct warm *warm);
+/* -1: the spawner is gone or failed, and its guests with it; *err says why. */
+int warm_read(struct warm *warm, struct cordon_err *err);
+
+/* Asks for one more guest. It belongs to the caller until it is claimed or dropped. */
+int warm_park(struct warm *warm, struct warm_guest **ret_guest, struct cordon_err *err);
+bool warm_is_ready(const struct warm_guest *guest);
+bool warm_has_failed(const struct warm_guest *guest);
+uint64_t warm_born_ns(const struct warm_guest *guest);
+void warm_drop(struct warm_guest *guest);
+/* Gives it its order: as backend.start, for a plan of the same key. The guest may still be in the
+ * making. On failure it is dropped; nothing of the run has happened then. */
+int warm_claim(struct warm_guest *guest, const struct plan *plan, struct guest *ret_guest,
+               struct cordon_err *err);
+
+/* For the native backend: the end of a claimed guest. */
+void warm_wait(struct warm_guest *guest, struct rusage *ret_usage);
+void warm_release(struct warm_guest *guest);
+
+#endif

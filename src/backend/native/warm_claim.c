@@ -1,0 +1,291 @@
+/* Prepared guests as the supervisor holds them: asked for, given their order, let go. */
+#include "backend/native/warm_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+#define CLAIM_REPLY_MS 2000 /* longest a spawner may take for a clone */
+#define CLAIM_BODY_MAX ((size_t)1 << 30)
+
+static int claim_slot(struct warm *w)
+{
+    for (unsigned i = 1; i < WARM_SLOTS; i++) {
+        unsigned slot = (w->next_slot + i) % WARM_SLOTS;
+        if (slot == 0 || w->slots[slot] == WARM_USED ||
+            (w->slots[slot] == WARM_ENDING && !atomic_load(&w->pages[slot].status.reaped)))
+            continue;
+        memset(&w->pages[slot], 0, sizeof(w->pages[slot]));
+        w->pages[slot].status.listener_fd = -1;
+        w->slots[slot] = WARM_USED;
+        w->next_slot = slot;
+        return (int)slot;
+    }
+    return -1;
+}
+
+static void claim_unlink(struct warm_guest *g)
+{
+    struct warm_guest **at = &g->warm->guests;
+    while (*at && *at != g)
+        at = &(*at)->next;
+    if (*at)
+        *at = g->next;
+}
+
+/* The page is the spawner's to give back: it is used again when the guest's pid 1 was reaped. */
+void warm_release(struct warm_guest *g)
+{
+    struct warm *w = g->warm;
+    claim_unlink(g);
+    w->slots[g->slot] = g->error ? WARM_FREE : WARM_ENDING;
+    free(g);
+    warm_unref_guest(w);
+}
+
+void warm_drop(struct warm_guest *g)
+{
+    util_close(&g->go_fd); /* its lifeline */
+    if (g->pidfd >= 0)
+        sys_pidfd_send_signal(g->pidfd, SIGKILL);
+    util_close(&g->done_fd);
+    for (int i = 0; i < 3; i++)
+        util_close(&g->stdio[i]);
+    util_close(&g->pidfd);
+    cgroup_destroy(g->cgroup);
+    warm_release(g);
+}
+
+static int claim_groups(struct warm_guest *g, struct cordon_err *err)
+{
+    const struct host_cgroups *where = &g->warm->cgroups;
+    if (where->kind == HOST_CGROUP_NONE && !where->v2[0])
+        return 0;
+    if (cgroup_create(where, &g->limits, &g->cgroup, err) < 0)
+        return -1;
+    return where->kind == HOST_CGROUP_V1 ? cgroup_create_v1(g->cgroup, where, &g->limits, err) : 0;
+}
+
+/* fds: what goes to the guest, closed by the caller but for those that belong to the groups. */
+static int claim_open(struct warm_guest *g, unsigned id, int *fds, struct cordon_err *err)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "socketpair");
+    g->go_fd = pair[0];
+    fds[0] = pair[1];
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "pipe");
+    g->done_fd = pair[0];
+    fds[1] = pair[1];
+    for (int i = 0; i < 3; i++) {
+        if (pipe2(pair, O_CLOEXEC) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "pipe");
+        g->stdio[i] = pair[i == 0];
+        fds[2 + i] = pair[i != 0];
+        /* the guest may open its streams again by /dev/stdout: they must be its own */
+        if (g->warm->own_host_ids && fchown(fds[2 + i], id, id) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "owner of a pipe");
+    }
+    return 0;
+}
+
+static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
+{
+    struct warm *w = g->warm;
+    unsigned id = 0;
+    /* the first id of the range is the spawner's own */
+    if (w->own_host_ids)
+        do
+            id = native_next_id(&(struct plan){.host_uid = PLAN_ID_BASE}) - w->base_id;
+        while (id == 0);
+    int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX];
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fds[i] = -1;
+    struct warm_spawn m = {.slot = g->slot, .id = id};
+    int r = claim_open(g, w->base_id + id, fds, err);
+    if (r == 0)
+        r = claim_groups(g, err);
+    size_t n = WARM_SPAWN_FDS;
+    if (r == 0 && g->cgroup) {
+        int group = cgroup_clone_fd(g->cgroup);
+        m.has_group = group >= 0;
+        if (m.has_group)
+            fds[n++] = group;
+        m.n_entries = (uint32_t)cgroup_entries(g->cgroup, fds + n);
+        n += m.n_entries;
+    }
+    struct iovec part = {&m, sizeof(m)};
+    if (r == 0 && warm_send(w->sock, &part, 1, fds, n, MSG_DONTWAIT) < 0)
+        r = err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "request to the spawner");
+    for (size_t i = 0; i < WARM_SPAWN_FDS; i++)
+        util_close(&fds[i]);
+    return r;
+}
+
+int warm_park(struct warm *w, struct warm_guest **ret, struct cordon_err *err)
+{
+    struct warm_guest *g = calloc(1, sizeof(*g));
+    int slot = g ? claim_slot(w) : -1;
+    if (slot < 0) {
+        free(g);
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", ENOSPC, "no room for another guest");
+    }
+    *g = (struct warm_guest){.warm = w,
+                             .next = w->guests,
+                             .slot = (unsigned)slot,
+                             .status = &w->pages[slot].status,
+                             .limits = w->limits,
+                             .go_fd = -1,
+                             .done_fd = -1,
+                             .pidfd = -1,
+                             .stdio = {-1, -1, -1},
+                             .born_ns = native_now_ns()};
+    w->guests = g;
+    w->refs++;
+    if (claim_spawn(g, err) < 0) {
+        g->error = EIO; /* it was never asked for: its page is free */
+        warm_drop(g);
+        return -1;
+    }
+    *ret = g;
+    return 0;
+}
+
+bool warm_is_ready(const struct warm_guest *g)
+{
+    return g->pidfd >= 0 && atomic_load(&g->status->ready) &&
+           atomic_load(&g->status->state) == NATIVE_SETUP;
+}
+
+bool warm_has_failed(const struct warm_guest *g)
+{
+    return g->error || atomic_load(&g->status->state) != NATIVE_SETUP ||
+           atomic_load(&g->status->reaped);
+}
+
+uint64_t warm_born_ns(const struct warm_guest *g)
+{
+    return g->born_ns;
+}
+
+/* The spawner answers within a clone's time; a guest we could not kill is not given out. */
+static int claim_await(struct warm_guest *g, struct cordon_err *err)
+{
+    struct pollfd p = {.fd = g->warm->sock, .events = POLLIN};
+    while (g->pidfd < 0 && !g->error) {
+        int r = poll(&p, 1, CLAIM_REPLY_MS);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "pool", r < 0 ? errno : ETIMEDOUT, "spawner");
+        if (warm_read(g->warm, err) < 0)
+            return -1;
+    }
+    if (g->error)
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", g->error, "clone");
+    return 0;
+}
+
+static int claim_limits(struct warm_guest *g, const struct plan_limits *l, struct cordon_err *err)
+{
+    if (!g->cgroup ||
+        (l->memory_bytes == g->limits.memory_bytes && l->processes == g->limits.processes &&
+         l->cpu_percent == g->limits.cpu_percent))
+        return 0;
+    g->limits = *l;
+    return cgroup_relimit(g->cgroup, l, err);
+}
+
+static int claim_order(struct warm_guest *g, const struct plan *plan, struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf body = BUF_INIT(CLAIM_BODY_MAX);
+    int fds[WARM_FDS_MAX], files[WARM_FDS_MAX];
+    size_t n = 0;
+    if (warm_order_encode(plan, &body) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", E2BIG, "order");
+    for (size_t i = 0; i < plan->n_files; i++)
+        files[i] = -1;
+    struct warm_order order = {.len = body.len, .is_memfd = body.len > WARM_INLINE_MAX};
+    int memfd = -1, r = native_open_files(plan, files, err);
+    if (r == 0 && order.is_memfd) {
+        memfd = fds[n++] = memfd_create("cordon-order", MFD_CLOEXEC);
+        size_t done = 0;
+        ssize_t w = 0;
+        while (memfd >= 0 && done < body.len &&
+               (w = write(memfd, body.data + done, body.len - done)) > 0)
+            done += (size_t)w;
+        if (done < body.len)
+            r = err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "order");
+    }
+    for (size_t i = 0; i < plan->n_files; i++)
+        if (files[i] >= 0) {
+            fds[n++] = files[i];
+            order.n_files++;
+        }
+    struct iovec parts[2] = {{&order, sizeof(order)}, {body.data, body.len}};
+    if (r == 0 && warm_send(g->go_fd, parts, order.is_memfd ? 1 : 2, fds, n, 0) < 0)
+        r = err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "order");
+    util_close(&memfd);
+    for (size_t i = 0; i < plan->n_files; i++)
+        util_close(&files[i]);
+    return r;
+}
+
+int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_guest,
+               struct cordon_err *err)
+{
+    struct native *n = calloc(1, sizeof(*n));
+    if (!n || claim_await(g, err) < 0 || claim_limits(g, &plan->limits, err) < 0 ||
+        claim_order(g, plan, err) < 0) {
+        if (!n)
+            err_nomem(err, "pool");
+        free(n);
+        warm_drop(g);
+        return -1;
+    }
+    g->is_claimed = true;
+    *n = (struct native){.status = g->status,
+                         .cgroup = TAKE_PTR(g->cgroup),
+                         .go_fd = TAKE_FD(g->go_fd),
+                         .pidfd = g->pidfd,
+                         .dir_fd = -1,
+                         .warm = g};
+    *ret_guest = (struct guest){
+        .backend = &backend_native,
+        .plan = plan,
+        .event_fd = TAKE_FD(g->done_fd),
+        .stdio = {TAKE_FD(g->stdio[0]), TAKE_FD(g->stdio[1]), TAKE_FD(g->stdio[2])},
+        .pid = g->pid,
+        .priv = n,
+    };
+    return 0;
+}
+
+/* Until its pid 1 is gone and the spawner has said what it used. */
+void warm_wait(struct warm_guest *g, struct rusage *ru)
+{
+    const struct native_status *st = g->status;
+    struct pollfd p = {.fd = g->pidfd, .events = POLLIN};
+    while (poll(&p, 1, -1) < 0 && errno == EINTR)
+        ;
+    for (int i = 0; i < 1000 && !atomic_load(&st->reaped); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    *ru = (struct rusage){
+        .ru_utime = {.tv_sec = (time_t)(st->reaped_user_ns / 1000000000u),
+                     .tv_usec = (suseconds_t)(st->reaped_user_ns % 1000000000u / 1000u)},
+        .ru_stime = {.tv_sec = (time_t)(st->reaped_sys_ns / 1000000000u),
+                     .tv_usec = (suseconds_t)(st->reaped_sys_ns % 1000000000u / 1000u)},
+        .ru_maxrss = (long)(st->reaped_rss_bytes / 1024),
+    };
+}

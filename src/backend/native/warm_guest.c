@@ -1,0 +1,206 @@
+/* The pid 1 of a prepared guest: as child.c, but from a spawner's namespaces, and with a wait for
+ * the order where child.c goes on at once. After the clone: no malloc, no stdio, no decisions. */
+#include "backend/native/warm_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+
+#define GUEST_FDS_FROM 200 /* where ours are while the low numbers are cleared */
+
+static int guest_keep(struct native_child *c, int fd)
+{
+    int kept = fcntl(fd, F_DUPFD_CLOEXEC, GUEST_FDS_FROM);
+    if (kept < 0)
+        native_child_fail(c, "descriptors", errno, "dup");
+    return kept;
+}
+
+/* The spawner's socket and every other descriptor but ours are gone from here on. */
+static void guest_keep_only_ours(struct native_child *c)
+{
+    int last = c->go_fd = guest_keep(c, c->go_fd);
+    last = c->done_fd = guest_keep(c, c->done_fd);
+    for (size_t i = 0; i < c->n_entries; i++)
+        last = c->entries[i] = guest_keep(c, c->entries[i]);
+    for (int i = 0; i < 3; i++)
+        if (dup2(c->stdio[i], i) < 0)
+            native_child_fail(c, "descriptors", errno, "dup2");
+    if (sys_close_range(3, GUEST_FDS_FROM - 1) < 0 || sys_close_range((unsigned)last + 1, ~0U) < 0)
+        native_child_fail(c, "descriptors", errno, "close_range");
+}
+
+static void guest_write(struct native_child *c, const char *stage, const char *path,
+                        const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        native_child_fail(c, stage, errno, path);
+    close(fd);
+}
+
+/* Guests of root have a user of their own in the pool's namespace, others share the only one. */
+static void guest_become_user(struct native_child *c, unsigned id)
+{
+    unsigned user = PLAN_GUEST_UID + id;
+    if (id && (syscall(SYS_setresgid, user, user, user) < 0 ||
+               syscall(SYS_setresuid, user, user, user) < 0))
+        native_child_fail(c, "ids", errno, "setresuid");
+    prctl(PR_SET_DUMPABLE, 1); /* /proc/self must be ours to write for a while */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* Last of the namespaces: everything that was mounted and made before belongs to the pool, and no
+ * right inside this one reaches it. */
+static void guest_user_namespace(struct native_child *c, unsigned id)
+{
+    char map[48];
+    if (unshare(CLONE_NEWUSER) < 0)
+        native_child_fail(c, "ids", errno, "unshare");
+    snprintf(map, sizeof(map), "%u %u 1\n", PLAN_GUEST_UID, PLAN_GUEST_UID + id);
+    guest_write(c, "ids", "/proc/self/setgroups", "deny");
+    guest_write(c, "ids", "/proc/self/uid_map", map);
+    guest_write(c, "ids", "/proc/self/gid_map", map);
+}
+
+/* The clocks begin at zero when the guest starts, not when it was prepared: the offsets are written
+ * with the order, through a descriptor from the time when there was a right to. */
+static int guest_time_namespace(struct native_child *c)
+{
+    if (!c->plan->time_ns)
+        return -1;
+    if (unshare(CLONE_NEWTIME) < 0)
+        native_child_fail(c, "time namespace", errno, "unshare");
+    int fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        native_child_fail(c, "time namespace", errno, "offsets");
+    return fd;
+}
+
+static void guest_set_clocks(struct native_child *c, int fd)
+{
+    char text[96];
+    if (fd < 0)
+        return;
+    native_clock_text(c, text, sizeof(text));
+    if (write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        native_child_fail(c, "time namespace", errno, "offsets");
+    close(fd);
+}
+
+/* Waits for what this guest is to do. End of file: it is not wanted any more. */
+static void guest_receive_order(struct native_child *c)
+{
+    static char body[WARM_INLINE_MAX] __attribute__((aligned(8)));
+    static struct plan late;
+    static struct plan_file files[WARM_FDS_MAX];
+    static int file_fds[WARM_FDS_MAX];
+    struct warm_order order;
+    struct iovec parts[2] = {{&order, sizeof(order)}, {body, sizeof(body)}};
+    int fds[WARM_FDS_MAX];
+    size_t n_fds;
+    ssize_t n = warm_recv(c->go_fd, parts, 2, fds, &n_fds, 0);
+    if (n < (ssize_t)sizeof(order) || n_fds != order.n_files + order.is_memfd)
+        _exit(1);
+    void *bytes = body;
+    if (order.is_memfd) {
+        bytes = mmap(NULL, order.len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fds[0], 0);
+        if (bytes == MAP_FAILED)
+            native_child_fail(c, "start", errno, "order");
+        close(fds[0]);
+    }
+    late = *c->plan;
+    if (warm_order_decode(bytes, order.len, &late, files, file_fds, fds + order.is_memfd) < 0)
+        native_child_fail(c, "start", EPROTO, "order");
+    c->plan = &late;
+    c->file_fds = file_fds;
+}
+
+/* Nobody in the namespace may look into this process from here on, as in child.c. */
+static void guest_hide(struct native_child *c)
+{
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+        native_child_fail(c, "dumpable", errno, "prctl");
+}
+
+static void guest_take_order(struct native_child *c, int clocks_fd)
+{
+    atomic_store(&c->status->ready, 1);
+    guest_receive_order(c);
+    native_child_copy_files(c);
+    if (c->plan->hands_back_cwd)
+        native_collect_send(c);
+    guest_set_clocks(c, clocks_fd);
+    native_child_note_usage(c);
+}
+
+/* The process that becomes the guest is there already, fenced, and waits for us. */
+static _Noreturn void guest_wait_beside(struct native_child *c, struct native_guest *g)
+{
+    native_guest_park(g);
+    native_drop_last_capability(c);
+    if (native_guest_wait(g, NATIVE_OWN_PROC_DONE)) {
+        guest_hide(c);
+        native_guest_wait(g, NATIVE_FENCED);
+        guest_take_order(c, g->clocks_fd);
+        native_guest_limit(g);
+        native_guest_step(g, NATIVE_ROOT_ENTERED);
+        native_guest_wait_exec(g);
+    }
+    native_init_run(c, g->pid, g);
+}
+
+/* Where a time namespace is entered by a fork only (before Linux 6.3). */
+static _Noreturn void guest_wait_alone(struct native_child *c, struct native_guest *g)
+{
+    int clocks_fd = guest_time_namespace(c);
+    guest_hide(c);
+    guest_take_order(c, clocks_fd);
+    g->pid = native_guest_clone(g);
+    if (g->pid < 0)
+        native_child_fail(c, "fork", errno, "clone");
+    native_init_run(c, g->pid, g);
+}
+
+_Noreturn void warm_guest_main(struct native_child *c, unsigned id)
+{
+    static struct native_guest guest;
+    const struct plan *p = c->plan;
+
+    guest_keep_only_ours(c);
+    prctl(PR_SET_NAME, "cordon-init");
+    guest_become_user(c, id);
+    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
+        native_child_fail(c, "hostname", errno, "sethostname");
+    struct native_netns net;
+    native_netns_begin(c, &net);
+    native_root_complete(c);
+    native_netns_enter(c, &net);
+    guest_user_namespace(c, id);
+
+    guest_write(c, "proc", "/proc/sys/user/max_user_namespaces", "0");
+    guest_write(c, "proc", "/proc/sys/user/max_inotify_instances", "64");
+    native_child_leave_keyring(c);
+    umask(022);
+    if (chdir(p->cwd) < 0)
+        native_child_fail(c, "working directory", errno, p->cwd);
+    guest = (struct native_guest){.child = c, .clocks_fd = -1};
+    guest.sig_fd = native_child_signals(c, false);
+    native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SYS_TIME);
+    guest.fence_fd = native_fence_make(c, -1);
+    if (p->time_at_exec || !p->time_ns)
+        guest_wait_beside(c, &guest);
+    guest_wait_alone(c, &guest);
+}

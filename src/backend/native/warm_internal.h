@@ -1,0 +1,113 @@
+/* Shared by the warm_*.c files only: both sides of a spawner's and of a prepared guest's socket. */
+#ifndef NATIVE_WARM_INTERNAL_H
+#define NATIVE_WARM_INTERNAL_H
+
+#include <sys/socket.h>
+
+#include "backend/native/native_internal.h"
+#include "backend/native/warm.h"
+#include "base/buf.h"
+
+#define WARM_SLOTS 640 /* status pages; the first is the spawner's own */
+#define WARM_IDS 512   /* of guests of root, as in ids.c */
+#define WARM_FDS_MAX 64
+#define WARM_INLINE_MAX 49152
+
+enum warm_slot { WARM_FREE, WARM_USED, WARM_ENDING };
+
+/* A status page each. */
+union warm_page {
+    struct native_status status;
+    char room[4096];
+};
+_Static_assert(sizeof(union warm_page) == 4096, "one page per guest");
+
+struct warm {
+    unsigned refs; /* the pool's and one per guest */
+    int sock;
+    int pidfd;
+    pid_t pid;
+    union warm_page *pages; /* shared with the spawner and, one each, its guests */
+    unsigned char slots[WARM_SLOTS];
+    unsigned next_slot;
+    struct warm_guest *guests;
+    bool own_host_ids;
+    unsigned base_id;
+    unsigned failures;
+    struct host_cgroups cgroups;
+    struct plan_limits limits;
+};
+
+struct warm_guest {
+    struct warm *warm;
+    struct warm_guest *next;
+    unsigned slot;
+    struct native_status *status;
+    struct cgroup *cgroup;
+    struct plan_limits limits; /* as its groups have them */
+    int go_fd, done_fd, pidfd, stdio[3];
+    pid_t pid;
+    int error; /* of the spawner; 0: none */
+    uint64_t born_ns;
+    bool is_claimed;
+};
+
+/* supervisor → spawner, with descriptors: lifeline, done, three streams, [v2 group], entries of v1
+ * groups */
+struct warm_spawn {
+    uint32_t slot;
+    uint32_t id; /* offset of its user in the pool's namespace */
+    uint32_t has_group;
+    uint32_t n_entries;
+};
+#define WARM_SPAWN_FDS 5
+
+/* spawner → supervisor, with a pidfd unless error is set */
+struct warm_spawned {
+    uint32_t slot;
+    int32_t error;
+};
+
+/* supervisor → prepared guest: the order's head, its bytes behind it or in the first descriptor,
+ * then the open files */
+struct warm_order {
+    uint64_t len;
+    uint32_t n_files; /* descriptors of files */
+    uint32_t is_memfd;
+};
+
+/* What an order's bytes begin with. Offsets are from there; lists of strings are lists of offsets
+ * that the receiver turns into pointers in place. */
+struct warm_order_body {
+    uint64_t n_argv, argv;
+    uint64_t n_env, env;
+    uint64_t n_rlimits, rlimits;
+    uint64_t n_files, files;
+};
+
+struct warm_order_file {
+    uint64_t name, data, data_len;
+    int64_t fd; /* index of its descriptor, -1: data */
+};
+
+/* warm.c: a guest gives its share of the spawner back. */
+void warm_unref_guest(struct warm *warm);
+
+/* warm_order.c */
+int warm_order_encode(const struct plan *plan, struct buf *out);
+/* In the prepared guest, in place: *plan gets what came late. files and fds have room for
+ * WARM_FDS_MAX; -1 when there is more than that. */
+int warm_order_decode(void *body, size_t len, struct plan *plan, struct plan_file *files,
+                      int *file_fds, const int *fds);
+int warm_send(int sock, const struct iovec *parts, size_t n_parts, const int *fds, size_t n_fds,
+              int flags);
+/* Length, 0 at the end, -1 with errno; descriptors are close-on-exec. */
+ssize_t warm_recv(int sock, struct iovec *parts, size_t n_parts, int *ret_fds, size_t *ret_n_fds,
+                  int flags);
+
+/* warm_spawner.c, never returns. c is the template of every guest's. */
+_Noreturn void warm_spawner_main(struct native_child *c, int sock, union warm_page *pages);
+/* warm_guest.c, never returns */
+_Noreturn void warm_guest_main(struct native_child *c, unsigned id);
+
+#endif

@@ -1,0 +1,174 @@
+/* The spawner: pid 1 of a pool's namespaces. Builds a template of the root, then clones a guest's
+ * pid 1 for every request, and reaps them. It never sees anything of a run: requests are numbers
+ * and descriptors. Has the rights of the pool's user namespace only. */
+#include "backend/native/warm_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/util.h"
+
+struct spawner {
+    struct native_child *template;
+    int sock, sig_fd;
+    union warm_page *pages;
+    pid_t pids[WARM_SLOTS];
+};
+
+/* Nothing of the supervisor's but the socket; the standard numbers are taken, so that no received
+ * descriptor gets one of them. */
+static void spawner_keep_only_ours(struct native_child *c, int *sock)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int i = 0; i < 3; i++)
+        if (null < 0 || dup2(null, i) < 0)
+            native_child_fail(c, "descriptors", errno, "/dev/null");
+    if (*sock != 3 && dup3(*sock, 3, O_CLOEXEC) < 0)
+        native_child_fail(c, "descriptors", errno, "dup3");
+    *sock = 3;
+    if (sys_close_range(4, ~0U) < 0)
+        native_child_fail(c, "descriptors", errno, "close_range");
+}
+
+static void spawner_reap(struct spawner *s)
+{
+    struct signalfd_siginfo drop;
+    while (read(s->sig_fd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))
+        ;
+    for (;;) {
+        int wstatus;
+        struct rusage ru;
+        pid_t pid = wait4(-1, &wstatus, WNOHANG | __WALL, &ru);
+        if (pid <= 0)
+            return;
+        for (unsigned slot = 1; slot < WARM_SLOTS; slot++) {
+            if (s->pids[slot] != pid)
+                continue;
+            struct native_status *st = &s->pages[slot].status;
+            s->pids[slot] = 0;
+            st->reaped_user_ns =
+                (uint64_t)ru.ru_utime.tv_sec * 1000000000u + (uint64_t)ru.ru_utime.tv_usec * 1000u;
+            st->reaped_sys_ns =
+                (uint64_t)ru.ru_stime.tv_sec * 1000000000u + (uint64_t)ru.ru_stime.tv_usec * 1000u;
+            st->reaped_rss_bytes = (uint64_t)ru.ru_maxrss * 1024;
+            atomic_store(&st->reaped, 1);
+            break;
+        }
+    }
+}
+
+/* In the new process: its own page stays, those of the others go. */
+static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *m, const int *fds)
+{
+    struct native_child *c = s->template;
+    char *pages = (char *)s->pages;
+    size_t from = m->slot * sizeof(union warm_page), size = sizeof(union warm_page);
+    c->status = &s->pages[m->slot].status;
+    if (munmap(pages, from) < 0 || munmap(pages + from + size, WARM_SLOTS * size - from - size) < 0)
+        native_child_fail(c, "start", errno, "status pages");
+    c->go_fd = fds[0];
+    c->done_fd = fds[1];
+    for (int i = 0; i < 3; i++)
+        c->stdio[i] = fds[2 + i];
+    size_t at = WARM_SPAWN_FDS + (m->has_group ? 1 : 0);
+    c->n_entries = MIN(m->n_entries, (uint32_t)CGROUP_ENTRIES_MAX);
+    for (size_t i = 0; i < c->n_entries; i++)
+        c->entries[i] = fds[at + i];
+    warm_guest_main(c, m->id);
+}
+
+static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const int *fds)
+{
+    struct warm_spawned reply = {.slot = m->slot};
+    int pidfd = -1;
+    struct clone_args args = {
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+                 (m->has_group ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)&pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = m->has_group ? (uint64_t)fds[WARM_SPAWN_FDS] : 0,
+    };
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0)
+        spawner_child(s, m, fds);
+    reply.error = pid < 0 ? errno : 0;
+    if (pid > 0)
+        s->pids[m->slot] = pid;
+    struct iovec part = {&reply, sizeof(reply)};
+    if (warm_send(s->sock, &part, 1, &pidfd, pid > 0 ? 1 : 0, 0) < 0)
+        _exit(0);
+    util_close(&pidfd);
+}
+
+static void spawner_request(struct spawner *s)
+{
+    struct warm_spawn m;
+    struct iovec part = {&m, sizeof(m)};
+    int fds[WARM_FDS_MAX];
+    size_t n_fds;
+    ssize_t n = warm_recv(s->sock, &part, 1, fds, &n_fds, 0);
+    if (n != sizeof(m))
+        _exit(0); /* the pool is closed: every guest goes with its pid namespace */
+    size_t wanted = WARM_SPAWN_FDS + (m.has_group ? 1u : 0u) + m.n_entries;
+    if (m.slot == 0 || m.slot >= WARM_SLOTS || n_fds != wanted)
+        _exit(1);
+    spawner_spawn(s, &m, fds);
+    for (size_t i = 0; i < n_fds; i++)
+        close(fds[i]);
+}
+
+/* As child_become_guest() in child.c, for the pool's own user namespace. */
+static void spawner_become_own(struct native_child *c, int sock)
+{
+    char byte;
+    prctl(PR_SET_DUMPABLE, 1);
+    if (c->plan->own_host_ids ? recv(sock, &byte, 1, 0) != 1 : native_map_self(c->plan) < 0)
+        native_child_fail(c, "ids", errno, "id map");
+    if (c->plan->own_host_ids && syscall(SYS_setgroups, 0, NULL) < 0)
+        native_child_fail(c, "ids", errno, "setgroups");
+    if (syscall(SYS_setresgid, PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID) < 0 ||
+        syscall(SYS_setresuid, PLAN_GUEST_UID, PLAN_GUEST_UID, PLAN_GUEST_UID) < 0)
+        native_child_fail(c, "ids", errno, "setresuid");
+    prctl(PR_SET_DUMPABLE, 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+_Noreturn void warm_spawner_main(struct native_child *c, int sock, union warm_page *pages)
+{
+    static struct spawner s;
+    signal(SIGCHLD, SIG_DFL);
+    spawner_keep_only_ours(c, &sock);
+    prctl(PR_SET_NAME, "cordon-pool");
+    /* guests see it as their /proc/1/cmdline, and are to see what every guest does */
+    if (c->argv_area_len > 0) {
+        memset(c->argv_area, 0, c->argv_area_len);
+        memcpy(c->argv_area, "cordon-init", MIN(c->argv_area_len, sizeof("cordon-init")));
+    }
+    spawner_become_own(c, sock);
+    native_root_template(c);
+    native_child_plain_manners(c);
+    native_child_leave_keyring(c);
+    s = (struct spawner){.template = c, .sock = sock, .pages = pages};
+    s.sig_fd = native_child_signals(c, false);
+    atomic_store(&c->status->ready, 1);
+    struct pollfd fds[2] = {{.fd = s.sig_fd, .events = POLLIN}, {.fd = sock, .events = POLLIN}};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            _exit(1);
+        if (fds[0].revents)
+            spawner_reap(&s);
+        if (fds[1].revents)
+            spawner_request(&s);
+    }
+}

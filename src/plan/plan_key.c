@@ -1,0 +1,99 @@
+/* What of a plan a prepared guest has built in. Pure.
+ *
+ * Everything but what can still be given to a guest that stands already: command, arguments,
+ * environment, files to copy in, resource limits, and the values (not the presence) of the limits
+ * that control groups and the supervisor hold. Whoever adds a field to the plan adds it here or can
+ * say why it comes late. */
+#include "plan/plan.h"
+
+#include <string.h>
+
+#include "base/util.h"
+
+static void key_bytes(struct buf *out, const void *data, size_t len)
+{
+    uint64_t n = len;
+    buf_add(out, &n, sizeof(n));
+    if (len > 0)
+        buf_add(out, data, len);
+}
+
+static void key_text(struct buf *out, const char *text)
+{
+    buf_char(out, text ? 't' : '0');
+    if (text)
+        key_bytes(out, text, strlen(text));
+}
+
+static void key_num(struct buf *out, uint64_t value)
+{
+    buf_add(out, &value, sizeof(value));
+}
+
+static void key_filter(struct buf *out, const struct seccomp_prog *prog)
+{
+    key_bytes(out, prog->insns, prog->len * sizeof(*prog->insns));
+}
+
+static void key_ops(const struct plan *p, struct buf *out)
+{
+    key_num(out, p->n_ops);
+    for (size_t i = 0; i < p->n_ops; i++) {
+        const struct plan_op *op = &p->ops[i];
+        key_num(out, (uint64_t)op->kind << 48 | (uint64_t)op->flags << 32 | op->mode);
+        key_text(out, op->src);
+        key_text(out, op->dst);
+        key_bytes(out, op->data, op->data ? op->data_len : 0);
+    }
+    key_num(out, p->n_fences);
+    for (size_t i = 0; i < p->n_fences; i++) {
+        key_num(out, (uint64_t)p->fences[i].write << 1 | p->fences[i].optional);
+        key_text(out, p->fences[i].path);
+    }
+}
+
+static void key_groups(const struct plan *p, struct buf *out)
+{
+    const struct host_cgroups *g = &p->cgroups;
+    const char *const places[] = {g->v2, g->memory, g->pids, g->cpu, g->cpuacct};
+    key_num(out, g->kind);
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+        key_text(out, places[i]);
+    key_num(out, (uint64_t)g->v2_memory << 3 | (uint64_t)g->v2_pids << 2 |
+                     (uint64_t)g->v2_cpu << 1 | g->v2_own);
+    /* a group that has a limit can be given another value, but not be made or taken away */
+    key_num(out, (uint64_t)(p->limits.memory_bytes != 0) << 2 |
+                     (uint64_t)(p->limits.processes != 0) << 1 | (p->limits.cpu_percent != 0));
+    key_num(out, p->limits.scratch_bytes);
+    key_num(out, p->limits.scratch_inodes);
+}
+
+bool plan_is_parkable(const struct plan *p)
+{
+    if (p->backend != BACKEND_NATIVE || p->tier != TIER_FULL || p->terminal || p->host_network ||
+        p->apparmor || p->rootfs || p->net || p->oci)
+        return false;
+    /* Host paths are bound when the run starts and not before: what a name means then counts. */
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == PLAN_OP_OVERLAY || (p->ops[i].flags & PLAN_BIND_GRANT))
+            return false;
+    return true;
+}
+
+void plan_key(const struct plan *p, struct buf *out)
+{
+    key_num(out, p->tier);
+    key_ops(p, out);
+    key_filter(out, &p->filter);
+    key_filter(out, &p->quiet_filter);
+    key_num(out, p->filter_options.notify);
+    key_text(out, p->cwd);
+    key_num(out, p->host_uid);
+    key_num(out, p->host_gid);
+    key_num(out, (uint64_t)p->time_at_exec << 6 | (uint64_t)p->own_host_ids << 5 |
+                     (uint64_t)p->time_ns << 4 | (uint64_t)p->host_network << 3 |
+                     (uint64_t)p->writes_host << 2 | (uint64_t)p->hands_back_cwd << 1 |
+                     p->scope_signals);
+    key_num(out, (uint64_t)p->landlock_abi << 32 | p->cores);
+    key_groups(p, out);
+}

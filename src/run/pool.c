@@ -1,0 +1,261 @@
+/* Which guests are prepared, how many, and for how long. */
+#include "run/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/util.h"
+#include "supervise/supervise.h"
+
+#define POOL_FEWEST 2                       /* that wait; below it one is made for each that goes */
+#define POOL_IDLE_MS 2                      /* of silence before guests are prepared */
+#define POOL_AGE_NS (20 * 1000000000ull)    /* a guest that waits longer is made anew */
+#define POOL_UNUSED_NS (30 * 1000000000ull) /* a key that nobody asks for is forgotten */
+#define POOL_FAILURES 3                     /* in a row, after which a key is left to cold starts */
+#define POOL_KEY_MAX (256 * 1024)
+
+void pool_init(struct pool *pool, struct loop *loop)
+{
+    memset(pool, 0, sizeof(*pool));
+    pool->loop = loop;
+}
+
+static void key_close(struct pool_key *k)
+{
+    while (k->n_parked > 0)
+        warm_drop(k->parked[--k->n_parked]);
+    if (!k->warm)
+        return;
+    loop_set(k->pool->loop, &k->watch, 0);
+    warm_close(k->warm);
+    k->warm = NULL;
+}
+
+static void key_forget(struct pool_key *k)
+{
+    key_close(k);
+    free(k->key);
+    memset(k, 0, sizeof(*k));
+}
+
+void pool_done(struct pool *pool)
+{
+    for (size_t i = 0; i < POOL_KEYS; i++)
+        if (pool->keys[i].key)
+            key_forget(&pool->keys[i]);
+}
+
+/* The spawner failed or died: every guest of it that waits is lost. */
+static void key_failed(struct pool_key *k)
+{
+    k->failures++;
+    key_close(k);
+}
+
+static void key_on_event(struct loop_watch *w, uint32_t events)
+{
+    (void)events;
+    struct pool_key *k = w->data;
+    struct cordon_err err;
+    if (warm_read(k->warm, &err) < 0)
+        key_failed(k);
+}
+
+static struct pool_key *pool_find(struct pool *pool, const struct buf *key)
+{
+    for (size_t i = 0; i < POOL_KEYS; i++)
+        if (pool->keys[i].key && pool->keys[i].key_len == key->len &&
+            memcmp(pool->keys[i].key, key->data, key->len) == 0)
+            return &pool->keys[i];
+    return NULL;
+}
+
+/* Takes the place of the key that was not asked for the longest. */
+static struct pool_key *pool_add(struct pool *pool, struct buf *key)
+{
+    struct pool_key *k = &pool->keys[0];
+    for (size_t i = 1; i < POOL_KEYS && k->key; i++)
+        if (!pool->keys[i].key || pool->keys[i].used_ns < k->used_ns)
+            k = &pool->keys[i];
+    if (k->key)
+        key_forget(k);
+    k->key_len = key->len;
+    k->key = buf_take(key);
+    k->pool = pool;
+    k->target = POOL_FEWEST;
+    return k->key ? k : NULL;
+}
+
+static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
+{
+    if (!plan_is_parkable(plan))
+        return NULL;
+    _cleanup_buf_ struct buf key = BUF_INIT(POOL_KEY_MAX);
+    plan_key(plan, &key);
+    if (key.failed)
+        return NULL;
+    struct pool_key *k = pool_find(pool, &key);
+    return k ? k : pool_add(pool, &key);
+}
+
+static void key_park(struct pool_key *k)
+{
+    struct cordon_err err;
+    if (k->n_parked == POOL_GUESTS)
+        return;
+    if (warm_park(k->warm, &k->parked[k->n_parked], &err) < 0)
+        key_failed(k);
+    else
+        k->n_parked++;
+}
+
+static struct warm_guest *key_remove(struct pool_key *k, size_t i)
+{
+    struct warm_guest *g = k->parked[i];
+    k->n_parked--;
+    memmove(k->parked + i, k->parked + i + 1, (k->n_parked - i) * sizeof(g));
+    return g;
+}
+
+static void key_sweep(struct pool_key *k)
+{
+    for (size_t i = 0; i < k->n_parked;) {
+        if (warm_has_failed(k->parked[i])) {
+            warm_drop(key_remove(k, i));
+            k->failures++;
+        } else {
+            i++;
+        }
+    }
+}
+
+struct warm_guest *pool_take(struct pool *pool, const struct plan *plan)
+{
+    struct pool_key *k = pool_key_of(pool, plan);
+    if (!k)
+        return NULL;
+    k->used_ns = supervise_now_ns();
+    k->seen++;
+    key_sweep(k);
+    if (!k->warm || k->failures >= POOL_FAILURES) {
+        pool->cold++;
+        return NULL;
+    }
+    size_t ready = 0;
+    while (ready < k->n_parked && !warm_is_ready(k->parked[ready]))
+        ready++;
+    if (ready == k->n_parked) {
+        /* one in the making, or one that is made now: from the template either way */
+        k->target = MIN(k->target * 2, (size_t)POOL_GUESTS);
+        if (k->n_parked == 0)
+            key_park(k);
+        if (k->n_parked == 0) {
+            pool->cold++;
+            return NULL;
+        }
+        pool->spawned++;
+        ready = 0;
+    } else {
+        pool->hits++;
+        k->failures = 0;
+    }
+    struct warm_guest *g = key_remove(k, ready);
+    pool->wants = true;
+    return g;
+}
+
+static void key_open(struct pool_key *k, const struct plan *plan)
+{
+    struct cordon_err err;
+    if (warm_open(plan, &k->warm, &err) < 0) {
+        k->warm = NULL;
+        k->failures++;
+        return;
+    }
+    k->watch = (struct loop_watch){.fd = warm_fd(k->warm), .fn = key_on_event, .data = k};
+    if (loop_set(k->pool->loop, &k->watch, EPOLLIN) < 0)
+        key_failed(k);
+    else
+        k->pool->wants = true;
+}
+
+void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)
+{
+    if (start_ns)
+        pool->samples[pool->n_samples++ % POOL_SAMPLES] = start_ns;
+    struct pool_key *k = pool_key_of(pool, plan);
+    if (!k)
+        return;
+    if (!k->warm && k->seen >= 2 && k->failures < POOL_FAILURES)
+        key_open(k, plan);
+    while (k->warm && k->seen >= 2 && k->n_parked < POOL_FEWEST) {
+        size_t before = k->n_parked;
+        key_park(k);
+        if (k->n_parked == before)
+            break;
+    }
+}
+
+int pool_timeout_ms(const struct pool *pool)
+{
+    if (pool->wants)
+        return POOL_IDLE_MS;
+    for (size_t i = 0; i < POOL_KEYS; i++)
+        if (pool->keys[i].warm)
+            return 1000;
+    return -1;
+}
+
+static void key_idle(struct pool_key *k, uint64_t now)
+{
+    if (k->used_ns + POOL_UNUSED_NS < now) {
+        key_forget(k);
+        return;
+    }
+    key_sweep(k);
+    while (k->n_parked > 0 && warm_born_ns(k->parked[0]) + POOL_AGE_NS < now) {
+        warm_drop(key_remove(k, 0));
+        k->target = POOL_FEWEST;
+    }
+    if (!k->warm || k->failures >= POOL_FAILURES)
+        return;
+    /* one at a time: the loop is asked again in between */
+    if (k->n_parked < k->target)
+        key_park(k);
+    if (k->warm && k->n_parked < k->target)
+        k->pool->wants = true;
+}
+
+void pool_idle(struct pool *pool)
+{
+    uint64_t now = supervise_now_ns();
+    pool->wants = false;
+    for (size_t i = 0; i < POOL_KEYS; i++)
+        if (pool->keys[i].key)
+            key_idle(&pool->keys[i], now);
+}
+
+static int pool_compare(const void *a, const void *b)
+{
+    const uint64_t *x = a, *y = b;
+    return *x < *y ? -1 : *x > *y;
+}
+
+void pool_stats(const struct pool *pool, struct pool_stats *ret)
+{
+    uint64_t sorted[POOL_SAMPLES];
+    size_t n = MIN(pool->n_samples, (uint64_t)POOL_SAMPLES);
+    *ret = (struct pool_stats){.hits = pool->hits, .spawned = pool->spawned, .cold = pool->cold};
+    for (size_t i = 0; i < POOL_KEYS; i++)
+        ret->waiting += pool->keys[i].n_parked;
+    if (n == 0)
+        return;
+    memcpy(sorted, pool->samples, n * sizeof(sorted[0]));
+    qsort(sorted, n, sizeof(sorted[0]), pool_compare);
+    ret->start_p50_ns = sorted[(n - 1) / 2];
+    ret->start_p99_ns = sorted[(n - 1) * 99 / 100];
+}
