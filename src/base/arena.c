@@ -10,8 +10,8 @@
 
 #define ARENA_CHUNK 16384
 
-/* The C library maps a fresh page for nearly every chunk, and unmaps it at the end: most of what one
- * command allocates. The first chunks of a process come from its own memory. */
+/* The C library maps a fresh page for nearly every chunk, and unmaps it at the end: most of what
+ * one command allocates. The first chunks of a process come from its own memory. */
 #define ARENA_FIRST 3
 
 struct arena_chunk {

@@ -1,7 +1,7 @@
 /* System calls that give -errno and touch nothing else.
  *
- * For processes that share memory with another one of ours (clone with CLONE_VM): errno, like all of
- * the C library's thread data, then belongs to the other one. */
+ * For processes that share memory with another one of ours (clone with CLONE_VM): errno, like all
+ * of the C library's thread data, then belongs to the other one. */
 #ifndef BASE_RAW_H
 #define BASE_RAW_H
 

@@ -11,6 +11,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "run/run.h"
+#include "run/reach_note.h"
 #include "workspace/apply.h"
 #include "workspace/events.h"
 #include "workspace/patch.h"
@@ -360,6 +361,7 @@ static int workspace_do_gc(struct call *c, struct cordon_err *err)
     (void)err;
     printf("%u removed\n", workspace_gc(c->root));
     host_cgroups_find(&groups);
+    reach_note_gc();
     int n = cgroup_gc_everywhere(&groups);
     if (n > 0)
         printf("%d control group%s of a killed Cordon removed\n", n, n == 1 ? "" : "s");

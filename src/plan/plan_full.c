@@ -186,18 +186,16 @@ static int full_outside(struct plan *p, const struct plan_request *req, struct c
 }
 
 /* What /proc shows of the host's kernel and devices; an entry this kernel does not have is skipped
- * when it is to be covered. Files that every kernel closes to all but root (kcore, kmsg, timer_list,
- * slabinfo, vmallocinfo, pagetypeinfo, kpage*, sysrq-trigger) are left as they are: no guest is host
- * root or has a capability there, and each cover costs every start a few microseconds. */
+ * when it is to be covered. Files that every kernel closes to all but root (kcore, kmsg,
+ * timer_list, slabinfo, vmallocinfo, pagetypeinfo, kpage*, sysrq-trigger) are left as they are: no
+ * guest is host root or has a capability there, and each cover costs every start a few
+ * microseconds. */
 static int full_proc(struct plan *p)
 {
     static const char *const files[] = {
-        "proc/kallsyms",      "proc/keys",
-        "proc/key-users",     "proc/config.gz",
-        "proc/cmdline",       "proc/iomem",
-        "proc/ioports",       "proc/interrupts",
-        "proc/modules",       "proc/sched_debug",
-        "proc/latency_stats", "proc/sys/kernel/random/boot_id",
+        "proc/kallsyms", "proc/keys",        "proc/key-users",     "proc/config.gz",
+        "proc/cmdline",  "proc/iomem",       "proc/ioports",       "proc/interrupts",
+        "proc/modules",  "proc/sched_debug", "proc/latency_stats", "proc/sys/kernel/random/boot_id",
     };
     static const char *const dirs[] = {"proc/acpi", "proc/asound", "proc/bus",  "proc/driver",
                                        "proc/fs",   "proc/irq",    "proc/scsi", "proc/tty"};
@@ -307,7 +305,10 @@ int plan_full_grants(struct plan *p, const struct plan_request *req, struct cord
         return -1;
     for (size_t i = 0; i < n; i++) {
         const struct plan_grant *g = &grants[i];
-        if (full_grant(p, req, g) < 0 || full_cover_state(p, g) < 0 || full_keep_policy(p, g) < 0)
+        if (plan_state_refuse(g, true, err) < 0)
+            return -1;
+        if (full_grant(p, req, g) < 0 || full_cover_state(p, g) < 0 || plan_state_cover(p, g) < 0 ||
+            full_keep_policy(p, g) < 0)
             return err_nomem(err, "plan");
         if (g->write) {
             p->writes_host = true;

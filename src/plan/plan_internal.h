@@ -55,4 +55,9 @@ int plan_deny_masks(struct plan *p, const struct policy *policy, const struct pl
                     size_t n, struct cordon_err *err);
 int plan_full_mask(struct plan *p, const char *path, bool dir);
 
+/* plan_state.c: Cordon's own state inside a grant is covered; as a grant it is refused, also around
+ * it where nothing can be covered. */
+int plan_state_cover(struct plan *p, const struct plan_grant *g);
+int plan_state_refuse(const struct plan_grant *g, bool can_cover, struct cordon_err *err);
+
 #endif

@@ -192,6 +192,8 @@ static int landlock_grants(struct plan *p, const struct plan_request *req, struc
     for (size_t i = 0; i < n; i++) {
         if (!grants[i].src)
             continue;
+        if (plan_state_refuse(&grants[i], false, err) < 0)
+            return -1;
         for (size_t k = 0; k < n && !grants[i].write; k++)
             if (grants[k].src && grants[k].write && landlock_below(grants[i].src, grants[k].src)) {
                 what = arena_printf(&p->arena, "a read-only path inside a writable one (%s in %s)",

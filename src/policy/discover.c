@@ -13,6 +13,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "policy/reach.h"
 #include "policy/toml.h"
 
 static int refuse(struct cordon_err *err, const char *name, int sys_errno, const char *why)
@@ -61,8 +62,25 @@ static int follow_found(const char *path, const char *name, enum origin_source s
     return 1;
 }
 
-static int check_file(int fd, const char *name, bool found, struct cordon_err *err)
+/* A file of the caller's own can still be the work of a guest of the caller's. */
+static int check_reach(const struct config_source *from, const char *path, const struct stat *st,
+                       struct cordon_err *err)
 {
+    char dir[PATH_MAX];
+    size_t len = (size_t)(strrchr(path, '/') - path);
+    memcpy(dir, path, len);
+    dir[len] = '\0';
+    if (strstr(dir, "/.sandbox/") == NULL && !reach_had(from->environ, len ? dir : "/", st))
+        return 0;
+    refuse(err, from->name, 0, "refused: it was changed while a guest could write here");
+    return err_hint(err, "read it; if it is as you want it, `touch %s`, or name it: --config %s",
+                    from->name, from->name);
+}
+
+static int check_file(int fd, const struct config_source *from, const char *path, bool found,
+                      struct cordon_err *err)
+{
+    const char *name = from->name;
     struct stat st;
     if (fstat(fd, &st) < 0)
         return refuse(err, name, errno, NULL);
@@ -82,7 +100,7 @@ static int check_file(int fd, const char *name, bool found, struct cordon_err *e
     }
     if (st.st_size > TOML_SIZE_MAX)
         return refuse(err, name, 0, "is larger than 1 MiB");
-    return 0;
+    return found ? check_reach(from, path, &st, err) : 0;
 }
 
 /* 0 and the bytes; a file that grows while it is read is cut off at the limit and refused. */
@@ -135,7 +153,7 @@ static int load(const struct config_source *from, bool found, struct config **re
         return refuse(err, from->name, 0, "is not a regular file");
     if (fd < 0)
         return refuse(err, from->name, errno, NULL);
-    if (check_file(fd, from->name, found, err) < 0)
+    if (check_file(fd, from, path, found, err) < 0)
         return -1;
 
     _cleanup_free_ char *text = NULL;

@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "base/util.h"
+#include "run/reach_note.h"
 #include "workspace/base.h"
 #include "workspace/protect.h"
 
@@ -67,7 +68,7 @@ int files_begin(struct run_job *job, struct cordon_err *err)
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
                        "output: collecting files needs user namespaces (tier full): %s",
                        job->host.user_ns_why);
-    if (files_watch(job, err) < 0)
+    if (files_watch(job, err) < 0 || (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
         return -1;
     if (!files_wanted(job) || f->workspace)
         return 0;
@@ -155,6 +156,7 @@ static int files_collect(struct run_job *job, struct cordon_err *err)
 void files_end(struct run_job *job)
 {
     struct run_files *f = &job->files_changed;
+    reach_note_end(TAKE_PTR(f->note));
     struct result *r = &job->result;
     struct cordon_err err = {0};
     if (files_collect(job, &err) < 0 || (!f->workspace && files_watch_end(job, &err) < 0)) {
@@ -190,6 +192,7 @@ void files_done(struct run_job *job)
     buf_done(&f->diff);
     collect_done(&f->outputs);
     protect_watch_free(f->watch);
+    reach_note_end(f->note);
     if (job->supervised.finished && job->plan)
         util_close(&job->supervised.outcome.cwd_fd);
     /* a workspace that was to be kept but never ran is nothing anybody could name */

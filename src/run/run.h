@@ -25,6 +25,7 @@ struct run_files {
     struct buf diff;
     struct collect outputs;
     struct protect_watch *watch; /* over folders the guest writes to directly */
+    struct reach_note *note;     /* that it could write to them */
 };
 
 struct run_job {

@@ -46,8 +46,7 @@ static void sweep_remove(struct sweep *s, int list_fd, const char *name,
     bool may_kill;
     if (!cgroup_is_stale(owner, &s->self, list_fd, name, &may_kill))
         return;
-    _cleanup_close_ int fd =
-        openat(list_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    _cleanup_close_ int fd = openat(list_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return;
     if (may_kill)

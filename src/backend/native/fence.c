@@ -1,5 +1,6 @@
 /* What fences the guest in: capabilities and Landlock. Runs in the guest's pid 1; the capabilities
- * also in the process that becomes its program, which shares pid 1's memory: hence the bare calls. */
+ * also in the process that becomes its program, which shares pid 1's memory: hence the bare calls.
+ */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>

@@ -117,8 +117,8 @@ static _Noreturn void init_end(struct native_child *c, bool alone)
             c->status->ended_together += pid > 0;
     }
     native_child_note_end(c);
-    /* said before the end: at its exit a process takes its namespaces down before the kernel gets to
-     * its descriptors, and the supervisor can clean up meanwhile */
+    /* said before the end: at its exit a process takes its namespaces down before the kernel gets
+     * to its descriptors, and the supervisor can clean up meanwhile */
     close(c->done_fd);
     _exit(0);
 }
