@@ -56,7 +56,8 @@ int plan_state_refuse(const struct plan_grant *g, bool can_cover, struct cordon_
             continue;
         if (state_is_below(g->src, real))
             return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
-                           "%s cannot be writable to a guest: Cordon's own notes are there", g->src);
+                           "%s cannot be writable to a guest: Cordon's own notes are there",
+                           g->src);
         if (!can_cover && state_is_below(real, g->src)) {
             err_set(err, CORDON_ERR_HOST, "plan", 0,
                     "%s is to be writable and holds Cordon's own notes (%s), which only tier full "

@@ -57,7 +57,8 @@ static uint64_t note_born(long pid)
     return host_text_start_time(text);
 }
 
-/* Opens the folder of this caller's notes, made where it is missing: nobody else may write to it. */
+/* Opens the folder of this caller's notes, made where it is missing: nobody else may write to it.
+ */
 static int note_open_dir(const char *path)
 {
     char part[PATH_MAX];

@@ -255,7 +255,8 @@ static int gate_guest_side(const struct plan_net *net, int family)
 }
 
 /* A link's end that came up before its peer drops what it is given until the kernel has had time to
- * look at it again: the guest's first question would be lost. Asking for its state makes it look. */
+ * look at it again: the guest's first question would be lost. Asking for its state makes it look.
+ */
 static void gate_settle(struct netlink *nl, const char *name)
 {
     struct ethtool_value value = {.cmd = ETHTOOL_GLINK};
