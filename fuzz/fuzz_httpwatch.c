@@ -34,7 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(nethost_parse("ok.test", 7, &whole.host));
     parts = whole;
     fuzz_proxy(text, len);
-    httpwatch_is_http(text, len);
+    enum httpwatch_is is = httpwatch_is_http(text, len), before = httpwatch_is_http(text, len / 2);
+    check(before == HTTPWATCH_UNSURE || before == is);
     enum httpwatch_verdict a = httpwatch_step(&whole, text, len, &pass), b = HTTPWATCH_PASS;
     check(a != HTTPWATCH_PASS || pass <= len);
     for (size_t end = 0; end < len && b == HTTPWATCH_PASS;) {

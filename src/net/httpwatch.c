@@ -3,6 +3,7 @@
 
 #include "base/util.h"
 
+#define METHOD_MAX 32
 #define LINE_MAX_CHUNK 1024 /* a chunk's size with its extensions, or a trailer line */
 
 struct text {
@@ -50,40 +51,52 @@ static size_t skip_empty(const char *data, size_t len)
 /* ---- is it HTTP? ------------------------------------------------------------------------------
  */
 
-static bool is_known_method(struct text t)
+/* What some server or other takes for a blank between the words of a request. */
+static bool is_blank(char c)
 {
-    static const char *const known[] = {"GET",     "HEAD",  "POST",    "PUT",   "DELETE",
-                                        "CONNECT", "PATCH", "OPTIONS", "TRACE", "PRI"};
-    for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-        if (text_is(t, known[i]))
+    return c == ' ' || c == '\t' || c == '\v' || c == '\f' || (c >= 0x1c && c <= 0x1f) ||
+           c == '\x85' || c == '\xa0';
+}
+
+/* A whole first line: does it say HTTP, or is it a request of HTTP/0.9 (no version at all)? Other
+ * protocols talk in lines too (`GET key`, `EHLO name`). */
+static bool line_is_http(const char *line, size_t len, struct text second)
+{
+    for (size_t i = 0; i + 5 <= len; i++) {
+        if (strncasecmp(line + i, "HTTP/", 5) == 0)
             return true;
     }
-    return false;
+    return str_starts(line, "GET") &&
+           ((second.len > 0 && second.at[0] == '/') ||
+            (second.len >= 7 && strncasecmp(second.at, "http://", 7) == 0));
 }
 
 enum httpwatch_is httpwatch_is_http(const char *data, size_t len)
 {
-    size_t at = skip_empty(data, len), start = at;
-    if (at == len)
-        return len < HTTPWATCH_HEAD_MAX ? HTTPWATCH_UNSURE : HTTPWATCH_NO;
-    while (at < len && is_token_char(data[at]))
+    size_t at = 0;
+    while (at < len && (is_blank(data[at]) || data[at] == '\r' || data[at] == '\n'))
         at++;
-    if (at == start)
+    const char *line = data + at, *end = data + len;
+    const char *lf = memchr(line, '\n', (size_t)(end - line));
+    const char *p = line, *stop = lf ? lf : end;
+    while (p < stop && is_token_char(*p))
+        p++;
+    bool has_room = len < HTTPWATCH_HEAD_MAX;
+    if (p == stop && !lf && p - line <= METHOD_MAX)
+        return has_room ? HTTPWATCH_UNSURE : HTTPWATCH_NO;
+    if (p == line || p == stop || p - line > METHOD_MAX || !is_blank(*p))
         return HTTPWATCH_NO;
-    if (at == len)
-        return at - start <= 32 ? HTTPWATCH_UNSURE : HTTPWATCH_NO;
-    if (data[at] != ' ' && data[at] != '\t')
-        return HTTPWATCH_NO;
-    if (is_known_method((struct text){data + start, at - start}))
-        return HTTPWATCH_YES;
-    /* Some other word: other protocols talk in lines too, so the line must say that it is HTTP. */
-    for (; at < len && data[at] != '\n'; at++) {
-        if (len - at >= 6 && data[at] == ' ' && strncasecmp(data + at + 1, "HTTP/", 5) == 0)
-            return HTTPWATCH_YES;
-        if ((unsigned char)data[at] < ' ' && data[at] != '\t' && data[at] != '\r')
-            return HTTPWATCH_NO;
-    }
-    return at < len || len >= HTTPWATCH_HEAD_MAX ? HTTPWATCH_NO : HTTPWATCH_UNSURE;
+    while (p < stop && is_blank(*p))
+        p++;
+    struct text second = {p, (size_t)(stop - p)};
+    if (lf)
+        return line_is_http(line, (size_t)(stop - line), second) ? HTTPWATCH_YES : HTTPWATCH_NO;
+    if (has_room)
+        return HTTPWATCH_UNSURE;
+    /* a line without an end: refused as a head that is too long if it could be a request's */
+    return second.len > 0 && (second.at[0] == '/' || memmem(second.at, second.len, "://", 3))
+               ? HTTPWATCH_YES
+               : HTTPWATCH_NO;
 }
 
 /* ---- a head -----------------------------------------------------------------------------------
@@ -147,6 +160,16 @@ static bool read_request_line(struct text line, struct head *head)
         head->host.len++;
     head->has_target_host = true;
     return true;
+}
+
+/* Of a head that is not all there: true also while the line is not. */
+static bool first_line_is_good(const char *data, size_t len)
+{
+    struct head ignored = {0};
+    struct text line;
+    if (!memchr(data, '\n', len))
+        return true;
+    return next_line(&data, data + len, &line) && read_request_line(line, &ignored);
 }
 
 static bool read_length(struct text value, struct head *head)
@@ -318,6 +341,8 @@ static enum httpwatch_verdict step_once(struct httpwatch *w, const char *data, s
         size_t head = head_length(data + skip, len - skip);
         if (skip + head > HTTPWATCH_HEAD_MAX || (head == 0 && len >= HTTPWATCH_HEAD_MAX))
             return HTTPWATCH_REFUSED;
+        if (head == 0 && !first_line_is_good(data + skip, len - skip))
+            return HTTPWATCH_REFUSED; /* now, and not when nobody sends the rest */
         if (head > 0 && (verdict = read_head(w, data, skip + head)) == HTTPWATCH_PASS)
             *ret_n = skip + head;
         return verdict;

@@ -41,25 +41,41 @@ static struct span take_vector(struct span *s, unsigned length_bytes)
     return inner;
 }
 
-/* Joins the payload of the records held so far. MORE, OTHER, BAD, or NAME for "enough": the hello's
- * own length is there. */
+/* What the very first bytes are: MORE, OTHER, BAD, or NAME for "a handshake record". Servers are
+ * lenient at this point: they take a warning alert or a hello of SSL 2 first, and any minor
+ * version. No honest client does so, and a hello behind them would not be found. */
+static enum tlshello_state read_start(const uint8_t *data, size_t len, size_t *ret_need)
+{
+    if (len == 0)
+        return *ret_need = 1, TLSHELLO_MORE;
+    bool record = data[0] >= 0x14 && data[0] <= 0x18, old = data[0] == 0x80 || data[0] == 0x81;
+    if (!record && !old)
+        return TLSHELLO_OTHER;
+    if (record && len >= 2)
+        return data[1] != 3 ? TLSHELLO_OTHER : data[0] == 0x16 ? TLSHELLO_NAME : TLSHELLO_BAD;
+    if (old && len >= 4)
+        return data[2] == 1 && data[3] == 3 ? TLSHELLO_BAD : TLSHELLO_OTHER;
+    *ret_need = record ? 2 : 4;
+    return TLSHELLO_MORE;
+}
+
+/* Joins the payload of the records held so far. MORE, BAD, or NAME for "enough": the hello's own
+ * length is there. */
 static enum tlshello_state join(const uint8_t *data, size_t len, uint8_t *hello, size_t *ret_len,
                                 size_t *ret_need)
 {
     size_t at = 0, have = 0, want = HELLO_HEADER;
     while (have < want) {
         static const uint8_t start[] = {0x16, 0x03};
-        for (size_t i = 0; i < 2 && at + i < len; i++) {
-            if (data[at + i] != start[i])
-                return at == 0 ? TLSHELLO_OTHER : TLSHELLO_BAD;
-        }
+        if (memcmp(data + at, start, MIN(len - at, sizeof(start))) != 0)
+            return TLSHELLO_BAD;
         if (len - at < RECORD_HEADER) {
             *ret_need = at + RECORD_HEADER;
             return *ret_need > TLSHELLO_MAX ? TLSHELLO_BAD : TLSHELLO_MORE;
         }
         size_t n = (size_t)data[at + 3] << 8 | data[at + 4];
-        if (n == 0 || n > RECORD_MAX || data[at + 2] > 4)
-            return at == 0 && data[at + 2] > 4 ? TLSHELLO_OTHER : TLSHELLO_BAD;
+        if (n == 0 || n > RECORD_MAX)
+            return TLSHELLO_BAD;
         size_t here = MIN(n, len - at - RECORD_HEADER);
         memcpy(hello + have, data + at + RECORD_HEADER, here);
         have += here;
@@ -135,7 +151,9 @@ enum tlshello_state tlshello_read(const uint8_t *data, size_t len,
     size_t hello_len = 0, need = 0;
     if (len > TLSHELLO_MAX)
         len = TLSHELLO_MAX;
-    enum tlshello_state state = join(data, len, hello, &hello_len, &need);
+    enum tlshello_state state = read_start(data, len, &need);
+    if (state == TLSHELLO_NAME)
+        state = join(data, len, hello, &hello_len, &need);
     if (state == TLSHELLO_MORE)
         *ret_need = need;
     return state == TLSHELLO_NAME ? read_hello(hello, hello_len, ret_name) : state;

@@ -295,11 +295,33 @@ print(s.recv(3).hex())
     assert r.verdict == "nonzero_exit" and mismatch(r), str(r)
 
 
+@pytest.mark.parametrize("first", ["150301000201 5a", "140301000101", ""])
+def test_tls_hello_behind_something(net, first):
+    """Servers pass over a warning alert before the hello; the hello behind it is not passed over here."""
+    code = """import socket, ssl, sys
+c = ssl._create_unverified_context()
+i, o = ssl.MemoryBIO(), ssl.MemoryBIO()
+t = c.wrap_bio(i, o, server_hostname="evil.com" if sys.argv[1] else "ok.test")
+try: t.do_handshake()
+except ssl.SSLWantReadError: pass
+s = socket.create_connection(("ok.test", 443), 5); s.settimeout(10)
+s.sendall(bytes.fromhex(sys.argv[1]) + o.read())
+print(s.recv(3).hex())
+"""
+    r = net.python(code, *OK, args=[first])
+    if first:
+        assert r.verdict == "nonzero_exit" and mismatch(r) and not net.hits("tls"), str(r)
+    else:
+        assert r.out == "160303\n", "the allow twin"
+
+
 @pytest.mark.parametrize("head", [
     "GET / HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n", "GET http://evil.com/ HTTP/1.1\\r\\nHost: ok.test\\r\\n\\r\\n",
     "GET / HTTP/1.1\\r\\nHost: ok.test\\r\\nHost: evil.com\\r\\n\\r\\n", "GET / HTTP/1.1\\r\\n\\r\\n", "GET / HTTP/1.1\\r\\nX: y\\r\\n Host: evil.com\\r\\n\\r\\n",
     "GET / HTTP/1.1\\r\\nHost : evil.com\\r\\nHost: ok.test\\r\\n\\r\\n", "\\r\\n\\r\\nGET / HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n",
     "CONNECT evil.com:80 HTTP/1.1\\r\\nHost: evil.com:80\\r\\n\\r\\n", "PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n", "BREW / HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n",
+    "GET\\t/\\tHTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n", "GET\\x0b/ HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n", " GET / HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n",
+    "GET /\\r\\n", "GET /" + "x" * 20000 + " HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n",
     "POST / HTTP/1.1\\r\\nHost: ok.test\\r\\nContent-Length: 4\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n",
 ])
 def test_http_host(net, head):

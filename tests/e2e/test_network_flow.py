@@ -60,6 +60,16 @@ def test_server_first(net):
     assert r.out.splitlines() == ["b'220 speak\\r\\n'", "b'you said EHLO me\\r\\n'"], str(r)
 
 
+@pytest.mark.parametrize("text", ["x", "GET key\\r\\n", "get key\\r\\n", "PING\\r\\n", "a b c", "\\0\\1\\2", "POST", "q" * 40000])
+def test_other_protocols_pass(net, text):
+    """Words that look a little like HTTP are no reason to wait or to refuse."""
+    r = talk(net, f"""s = c(7000); t = "{text}".encode(); s.sendall(t); n = 0
+while n < len(t): n += len(s.recv(65536))
+print(n)
+""")
+    assert int(r.out) == len(text.encode().decode("unicode_escape")), str(r)
+
+
 def test_reset_arrives(net):
     r = talk(net, """s = c(7002); s.sendall(b"x"); time.sleep(0.3)
 try: print(s.recv(10))

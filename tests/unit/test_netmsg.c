@@ -219,8 +219,18 @@ static void test_tls_refused(void **state)
     assert_int_equal(HELLO("\0\0\0\x0c\0\x0a\0\0\x08ok.test"), TLSHELLO_BAD);
     assert_int_equal(tlshello_read((const uint8_t *)"GET / HTTP/1.1\r\n", 16, name, &need),
                      TLSHELLO_OTHER);
+    /* what servers would pass over, and a hello behind it: an alert, a change of ciphers, SSL 2 */
     assert_int_equal(tlshello_read((const uint8_t *)"\x15\3\1\0\2\1\0", 7, name, &need),
+                     TLSHELLO_BAD);
+    assert_int_equal(tlshello_read((const uint8_t *)"\x14\3\1\0\1\1", 6, name, &need),
+                     TLSHELLO_BAD);
+    assert_int_equal(tlshello_read((const uint8_t *)"\x80\x2e\1\3\1\0", 6, name, &need),
+                     TLSHELLO_BAD);
+    assert_int_equal(tlshello_read((const uint8_t *)"\x80\x2e\2\3\1\0", 6, name, &need),
                      TLSHELLO_OTHER);
+    size_t odd = make_hello(SNI, sizeof(SNI) - 1, 500, msg);
+    msg[2] = 9; /* a minor version that does not exist, which servers take */
+    assert_int_equal(tlshello_read(msg, odd, name, &need), TLSHELLO_NAME);
     /* a hello that never ends, in records that do */
     memset(msg, 0, sizeof(msg));
     for (size_t at = 0; at + 105 < sizeof(msg); at += 105)
@@ -394,6 +404,11 @@ static void test_http_upgrade(void **state)
     assert_int_equal(httpwatch_step(&w, "PRI * HTTP", 10, &pass), HTTPWATCH_REFUSED);
 }
 
+static enum httpwatch_is is_http(const char *text)
+{
+    return httpwatch_is_http(text, strlen(text));
+}
+
 static void test_http_or_not(void **state)
 {
     (void)state;
@@ -401,19 +416,44 @@ static void test_http_or_not(void **state)
                                         "*1\r\n$4\r\nPING\r\n",
                                         "EHLO me.test\r\n",
                                         "SET key value\r\n",
+                                        "GET key\r\n",
+                                        "get key\r\n",
+                                        "delete key\r\n",
+                                        "HEAD 17\r\n",
+                                        "POST\r\n",
                                         "\x16\3\1",
                                         "{\"a\":1}",
                                         "PING\r\n",
                                         "\x05\1",
-                                        "USER a b HTT\r\n"};
-    for (size_t i = 0; i < ARRAY_SIZE(other); i++)
-        assert_int_equal(httpwatch_is_http(other[i], strlen(other[i])), HTTPWATCH_NO);
+                                        "USER a b HTT\r\n",
+                                        "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"};
+    static const char *const http[] = {"GET / HTTP/1.1\r\n",       "get / HTTP/1.1\r\n",
+                                       "BREW / http/1.1\r\n",      "GET\t/\tHTTP/1.1\n",
+                                       "GET\v/ HTTP/1.1\r\n",      " \r\n GET / HTTP/1.1\r\n",
+                                       "BREW\xa0/ HTTP/1.1\r\n",   "GET /\r\n",
+                                       "GET http://evil.com/\r\n", "PRI * HTTP/2.0\r\n",
+                                       "X \x01\x80 HTTP/1.1\n"};
+    static const char *const unsure[] = {"", "GE", "\r\n", "GET / HTTP/1.1", "x", "x y z", " "};
+    for (size_t i = 0; i < ARRAY_SIZE(other); i++) {
+        if (is_http(other[i]) != HTTPWATCH_NO)
+            fail_msg("taken for HTTP: %s", other[i]);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(http); i++) {
+        if (is_http(http[i]) != HTTPWATCH_YES)
+            fail_msg("not taken for HTTP: %s", http[i]);
+        for (size_t cut = 0; cut < strlen(http[i]); cut++) /* never decided the other way before */
+            assert_int_equal(httpwatch_is_http(http[i], cut), HTTPWATCH_UNSURE);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(unsure); i++)
+        assert_int_equal(is_http(unsure[i]), HTTPWATCH_UNSURE);
     assert_int_equal(httpwatch_is_http("\0\0\0\x08", 4), HTTPWATCH_NO);
-    assert_int_equal(httpwatch_is_http("GE", 2), HTTPWATCH_UNSURE);
-    assert_int_equal(httpwatch_is_http("\r\n", 2), HTTPWATCH_UNSURE);
-    assert_int_equal(httpwatch_is_http("get /", 5), HTTPWATCH_YES);
-    assert_int_equal(httpwatch_is_http("PROPFIND / ", 11), HTTPWATCH_UNSURE);
-    assert_int_equal(httpwatch_is_http("PROPFIND / HTTP/1.1", 19), HTTPWATCH_YES);
+    char big[HTTPWATCH_HEAD_MAX];
+    memset(big, 'x', sizeof(big));
+    memcpy(big, "GET /", 5);
+    assert_int_equal(httpwatch_is_http(big, sizeof(big) - 1), HTTPWATCH_UNSURE);
+    assert_int_equal(httpwatch_is_http(big, sizeof(big)), HTTPWATCH_YES);
+    memcpy(big, "hello xx", 8);
+    assert_int_equal(httpwatch_is_http(big, sizeof(big)), HTTPWATCH_NO);
 }
 
 /* ---- proxy ------------------------------------------------------------------------------------
