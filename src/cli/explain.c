@@ -9,6 +9,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "host/doctor.h"
+#include "lang/source.h"
 #include "plan/plan_print.h"
 #include "policy/show.h"
 #include "policy/value.h"
@@ -19,7 +20,7 @@
 
 extern char **environ;
 
-enum { OPT_JSON, OPT_SCHEMA, OPT_PATH, OPT_WRITE, OPT_HOST, OPT_UNUSED };
+enum { OPT_JSON, OPT_SCHEMA, OPT_PATH, OPT_WRITE, OPT_HOST, OPT_LANGUAGE, OPT_UNUSED };
 
 static const struct options_own explain_options[] = {
     {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "print it as JSON"},
@@ -28,18 +29,23 @@ static const struct options_own explain_options[] = {
     {"write", 0, OPTIONS_NONE, OPT_WRITE, NULL, "with --path: may the guest write there?"},
     {"host", 0, OPTIONS_REQUIRED, OPT_HOST, "HOST:PORT",
      "may the guest connect there? Says allowed or refused, and by which rule"},
+    {"language", 0, OPTIONS_REQUIRED, OPT_LANGUAGE, "NAME",
+     "language of the source, where its suffix does not say it"},
     {"schema", 0, OPTIONS_NONE, OPT_SCHEMA, NULL, "print the JSON Schema of cordon.toml"},
     CLI_HELP_ROW,
     /* so that `run` can be changed into `explain` in any line */
     {"result", 0, OPTIONS_REQUIRED, OPT_UNUSED, NULL, NULL},
     {"status-fd", 0, OPTIONS_REQUIRED, OPT_UNUSED, NULL, NULL},
     {"stdin", 0, OPTIONS_REQUIRED, OPT_UNUSED, NULL, NULL},
+    {NULL, 'i', OPTIONS_NONE, OPT_UNUSED, NULL, NULL},
 };
 
 struct explain {
     struct options options;
     struct policy *policy;
     struct plan *plan;
+    struct lang_source source; /* a file was given instead of a command */
+    struct lang_job lang;
     bool json;
     struct buf out;
 };
@@ -57,12 +63,6 @@ static int explain_check(const struct options *o, struct cordon_err *err)
         return explain_usage(err, "--path and --host are two questions", "ask them one by one");
     if (options_has(o, OPT_WRITE) && !path)
         return explain_usage(err, "--write asks about a path", "add --path PATH");
-    if (o->argc > 0 && !o->has_dashes) {
-        err_set(err, CORDON_ERR_USAGE, "usage", 0, "%.200s: a command is given after --",
-                o->argv[0]);
-        policy_err_clean(err);
-        return err_hint(err, "cordon explain %s", cli_verb_explain.usage);
-    }
     return 0;
 }
 
@@ -91,6 +91,27 @@ static int explain_host(const struct policy *policy, struct host *ret_host, stru
     return 0;
 }
 
+/* A file of source text: its language says what is run and what that needs. The text itself is not
+ * needed; from standard input it is not read. */
+static int explain_source(struct explain *e, struct plan_request *request, struct cordon_err *err)
+{
+    const char *file = e->options.argv[0];
+    e->source = (struct lang_source){.language = options_get(&e->options, OPT_LANGUAGE),
+                                     .path = str_eq(file, "-") ? NULL : file,
+                                     .text = "",
+                                     .args = e->options.argv + 1,
+                                     .vars = environ};
+    if (e->lang.open)
+        return 0;
+    if (lang_outline(&e->lang, &e->source, e->policy, err) < 0)
+        return -1;
+    request->policy = &e->lang.policy;
+    request->files = e->lang.files;
+    request->n_files = e->lang.n_files;
+    request->argv = lang_argv(&e->lang, policy_num(e->policy, FIELD_MEMORY_LIMIT), &e->lang.arena);
+    return request->argv ? 0 : err_nomem(err, "explain");
+}
+
 static int explain_plan(struct explain *e, struct cordon_err *err)
 {
     struct host host;
@@ -105,6 +126,8 @@ static int explain_plan(struct explain *e, struct cordon_err *err)
                                    .host = &host,
                                    .argv = e->options.argc ? e->options.argv : stand_in,
                                    .rootfs = rootfs};
+    if (e->options.argc && !e->options.has_dashes && explain_source(e, &request, err) < 0)
+        return -1;
     return plan_make(&request, &e->plan, err);
 }
 
@@ -213,6 +236,8 @@ static int explain_all(struct explain *e)
 {
     struct cordon_err err = {0};
     bool planned = explain_plan(e, &err) == 0;
+    if (err.code == CORDON_ERR_USAGE)
+        return cli_fail(&err);
     if (e->json)
         explain_json(e, planned, &err);
     else
@@ -247,6 +272,7 @@ static int explain_run(int argc, char **argv)
     e.json = options_has(&e.options, OPT_JSON);
     int status = help ? cli_help_verb(&cli_verb_explain) : explain_do(&e);
     plan_free(e.plan);
+    lang_done(&e.lang);
     policy_free(e.policy);
     options_done(&e.options);
     buf_done(&e.out);
@@ -255,7 +281,7 @@ static int explain_run(int argc, char **argv)
 
 const struct cli_verb cli_verb_explain = {
     .name = "explain",
-    .usage = "[options as for run] [-- CMD [ARG...]]",
+    .usage = "[options as for run] [FILE [ARG...] | -- CMD [ARG...]]",
     .summary = "print the resolved policy and the plan, run nothing",
     .own = explain_options,
     .n_own = ARRAY_SIZE(explain_options),

@@ -454,18 +454,38 @@ static int source_guard(struct lang_job *job, const char *const **ret, struct co
     return lang_guard_vars(job->from, dir, &job->arena, ret, err);
 }
 
+/* Everything that can be said before the first guest. */
+static int source_outline(struct lang_job *job, const char *const **ret_guard,
+                          struct cordon_err *err)
+{
+    if (source_find(job, err) < 0 || lang_derive_binaries(job->from, job->lang, err) < 0 ||
+        source_place(job, err) < 0 || source_guard(job, ret_guard, err) < 0 ||
+        source_policy(job, *ret_guard, err) < 0)
+        return -1;
+    job->compiles = job->lang->compile != NULL;
+    return job->compiles ? source_output(job, err) : 0;
+}
+
+int lang_outline(struct lang_job *job, const struct lang_source *source,
+                 const struct policy *policy, struct cordon_err *err)
+{
+    const char *const *guard;
+    job->source = source;
+    job->from = policy;
+    job->artifact_fd = job->cache_fd = -1;
+    job->open = true;
+    return source_outline(job, &guard, err);
+}
+
 static int source_start(struct lang_job *job, struct cordon_err *err)
 {
     const char *const *guard;
     const char *text;
     size_t len;
-    if (source_find(job, err) < 0 || lang_derive_binaries(job->from, job->lang, err) < 0 ||
-        source_place(job, err) < 0 || source_guard(job, &guard, err) < 0 ||
-        source_policy(job, guard, err) < 0)
+    if (source_outline(job, &guard, err) < 0)
         return -1;
-    job->compiles = job->lang->compile != NULL;
     if (job->compiles)
-        return source_output(job, err) < 0 ? -1 : source_build(job, err);
+        return source_build(job, err);
     if (!guard)
         return source_run(job, err);
     /* what is checked is what is run */

@@ -64,6 +64,10 @@ int lang_start(struct lang_job *job, const struct lang_source *source, struct ru
  * lang_start() returns, when *run holds what such a job needs: host, policy, argv, files, n_files
  * and stage, all borrowed from here. lang_argv() gives the words for another memory limit. */
 char *const *lang_argv(struct lang_job *job, uint64_t memory_bytes, struct arena *arena);
+/* What a run of the source would do, without one: policy, files and n_files of the job are those of
+ * its last guest, lang_argv() gives its words. */
+int lang_outline(struct lang_job *job, const struct lang_source *source,
+                 const struct policy *policy, struct cordon_err *err);
 /* Either guest. */
 void lang_cancel(struct lang_job *job);
 /* After run_done(run), or before it was started. Safe on a zeroed job. */

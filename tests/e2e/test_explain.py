@@ -430,3 +430,16 @@ def test_output_that_cannot_be_written_is_a_failure():
 def test_doctor_counts_what_it_removes():
     data = json.loads(cordon("doctor", "--json").stdout)
     assert data["removed_groups"] == 0
+
+
+def test_a_line_of_run_with_a_file_can_be_explained(tmp_path):
+    source = tmp_path / "answer.py"
+    source.write_text("raise SystemExit(1)\n")
+    done = cordon("explain", "--time-limit", "7s", source, "an argument")
+    assert done.returncode == 0, done.stderr
+    assert "time_limit = 7s" in done.stdout and "/usr" in done.stdout
+    assert cordon("explain", "--language", "bash", "-").returncode == 0
+    missing = cordon("explain", tmp_path / "missing.py")
+    assert missing.returncode == 64 and "missing.py" in missing.stderr
+    unknown = cordon("explain", "--language", "klingon", source)
+    assert unknown.returncode == 64 and "klingon" in unknown.stderr
