@@ -223,7 +223,10 @@ static int start(struct grade_cli *c, struct cordon_err *err)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    return host_probe_quick(&c->host, err);
+    if (host_probe_quick(&c->host, err) < 0)
+        return -1;
+    host_scope_join(&c->host.cgroups);
+    return 0;
 }
 
 static int parse_jobs(struct grade_cli *c, struct cordon_err *err)

@@ -268,6 +268,9 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     log_begin(c->log, c->policy, c->options.argv);
     if (host_probe_quick(&c->job.host, err) < 0)
         return -1;
+    if (!policy_has(c->policy, FIELD_CGROUP) &&
+        policy_num(c->policy, FIELD_BACKEND) == BACKEND_NATIVE)
+        host_scope_join(&c->job.host.cgroups);
     if (!c->is_source && policy_has(c->policy, FIELD_VENV)) {
         if (lang_venv(c->policy, environ, &c->arena, &c->venv_policy, err) < 0)
             return -1;

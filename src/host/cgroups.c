@@ -188,6 +188,7 @@ void host_cgroups_find(struct host_cgroups *ret_cgroups)
                 find_v1(&s, "cpuacct", found.cpuacct, sizeof(found.cpuacct));
         }
         find_v2(&s, unified ? CGROUP_DIR : CGROUP_DIR "/unified", &found);
+        found.may_ask_scope = unified && geteuid() != 0;
     }
     free(s.mountinfo);
 
@@ -197,6 +198,8 @@ void host_cgroups_find(struct host_cgroups *ret_cgroups)
         found.kind = HOST_CGROUP_V2;
     else
         take_own_group(&found);
+    if (found.kind != HOST_CGROUP_NONE)
+        found.may_ask_scope = false;
     *ret_cgroups = found;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "host/cgroups.h"
 #include "host/read.h"
 #include "host/text.h"
 
@@ -210,7 +211,7 @@ void host_explain_cgroup(const struct host *host, const struct host_facts *facts
 {
     const struct host_cgroups *c = &host->cgroups;
     const char *fix = cgroup_fix(facts);
-    char words[64];
+    char words[64], bus[128];
 
     cgroup_words(c, words, sizeof(words));
     if (c->kind == HOST_CGROUP_NONE && facts->own_controllers) {
@@ -220,6 +221,8 @@ void host_explain_cgroup(const struct host *host, const struct host_facts *facts
             "G=%s; mkdir $G/shell && echo $$ >$G/shell/cgroup.procs && echo '+memory +pids +cpu' "
             ">$G/cgroup.subtree_control",
             c->v2);
+    } else if (c->may_ask_scope && host_scope_bus(bus, sizeof(bus))) {
+        set(item, HOST_BLOCKED, fix, "none is delegated; a run asks systemd for one (%s)", bus);
     } else if (c->kind == HOST_CGROUP_NONE) {
         set(item, HOST_BLOCKED, fix, "no cgroup is delegated");
     } else if (out->error) {

@@ -31,6 +31,7 @@ struct host_cgroups {
     bool v2_own; /* .v2 was given to us by name: the v2_* controllers are available there, and
                   * writing them to its cgroup.subtree_control (if not yet in it) is ours to do.
                   * Else never. */
+    bool may_ask_scope; /* no controller here, but the user's systemd might give a group */
 };
 
 struct host {
@@ -65,6 +66,10 @@ void host_user_ns_refused(struct host *host, const char *step, int sys_errno, ch
 
 /* The part of the above that looks for cgroups. Reads only, makes nothing. */
 void host_cgroups_find(struct host_cgroups *ret_cgroups);
+
+/* Where .may_ask_scope: asks the user's systemd for a scope, moves this process into it and looks
+ * again. Takes tens of milliseconds, at most a second; a refusal leaves everything as it was. */
+void host_scope_join(struct host_cgroups *cgroups);
 
 /* --cgroup PATH: a v2 group somebody delegated to us, as a folder or as systemd writes it
  * ("/user.slice/..."). CORDON_ERR_CONFIG: not a v2 group; CORDON_ERR_HOST: not usable by us. */

@@ -96,6 +96,7 @@ static int serve_start(struct serve *s, struct cordon_err *err)
     s->host_gone = (struct loop_watch){.fd = WIRE_HOST_FD, .fn = serve_on_host_gone, .data = s};
     if (host_probe_quick(&s->host, err) < 0)
         return -1;
+    host_scope_join(&s->host.cgroups);
     if (loop_init(&s->loop) < 0 || loop_set(&s->loop, &s->control, EPOLLIN) < 0 ||
         (has_host && loop_set(&s->loop, &s->host_gone, EPOLLIN) < 0))
         return err_set(err, CORDON_ERR_INTERNAL, "open", errno, "event loop");
