@@ -52,19 +52,24 @@ bool judge_is_out_of_memory(const char *language, const struct result *r)
     return false;
 }
 
-/* "points 0.5 ..." or "0.5 ..." at the start of what it said; a share of the case's points. */
+/* A line "points 0.5 ...", else what it said begins with the number: a share of the case's points.
+ */
 static bool helper_points(const struct result_stream *said, double *ret)
 {
+    static const char word[] = "points ";
     char text[64];
-    size_t n = MIN(said->len, sizeof(text) - 1);
+    size_t at = 0, n = strlen(word);
+    for (size_t i = 0; i + n <= said->len && at == 0; i++)
+        if ((i == 0 || said->data[i - 1] == '\n') && memcmp(said->data + i, word, n) == 0)
+            at = i + n;
+    n = MIN(said->len - at, sizeof(text) - 1);
     if (n == 0)
         return false;
-    memcpy(text, said->data, n);
+    memcpy(text, said->data + at, n);
     text[n] = '\0';
-    const char *at = str_starts(text, "points ") ? text + 7 : text;
     char *end;
-    double value = strtod(at, &end);
-    if (end == at || !(value >= 0) || !(value <= 1))
+    double value = strtod(text, &end);
+    if (end == text || !(value >= 0) || !(value <= 1))
         return false;
     *ret = value;
     return true;

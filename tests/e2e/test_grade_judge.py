@@ -380,6 +380,20 @@ def test_interactive(shared, name):
     assert verdicts(outcome) == [verdict] if verdict else outcome["verdict"] in ("OLE", "WA", "PE"), outcome
 
 
+@pytest.mark.slow
+def test_talks_end_the_same_way_twenty_times(shared):
+    folder = shared / "c"
+    folder.mkdir()
+    for name in ("1", "2"):
+        (folder / f"{name}.in").write_text("321\n")
+    inter = write(shared, "interactor.py", INTERACTOR)
+    for name in ("right", "wrong", "crash", "silent", "layout"):
+        source, verdict = TALKS[name]
+        path = write(shared, f"{name}.py", source)
+        seen = {tuple(verdicts(report("-j", "2", "--interactor", inter, "--cases", folder, path))) for _ in range(20)}
+        assert seen == {(verdict, verdict)}, (name, seen)
+
+
 def test_an_interactor_without_a_judgement_is_our_failure(shared):
     folder = shared / "c"
     folder.mkdir()

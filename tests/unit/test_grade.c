@@ -221,6 +221,8 @@ static void test_helper_words(void **state)
         {VERDICT_NONZERO_EXIT, 3, "", JUDGE_SE, 0},
         {VERDICT_NONZERO_EXIT, 7, "points 0.25 some", JUDGE_WA, 0.25},
         {VERDICT_NONZERO_EXIT, 7, "1 all", JUDGE_AC, 1},
+        {VERDICT_NONZERO_EXIT, 7, "a warning\npoints 0.5", JUDGE_WA, 0.5},
+        {VERDICT_NONZERO_EXIT, 7, "no points 0.5", JUDGE_SE, 0},
         {VERDICT_NONZERO_EXIT, 7, "points 1.5", JUDGE_SE, 0},
         {VERDICT_NONZERO_EXIT, 7, "points nan", JUDGE_SE, 0},
         {VERDICT_NONZERO_EXIT, 7, "", JUDGE_SE, 0},
