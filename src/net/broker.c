@@ -233,6 +233,7 @@ int broker_main(void)
         broker_record_broken(&b, failed);
         return 1;
     }
+    broker_limits_init(&b);
     if (broker_take_sockets(&b) < 0)
         return 1;
     return broker_serve(&b);

@@ -53,6 +53,11 @@ struct broker_conn *broker_conn_new(struct broker *b, int guest_fd)
     return c;
 }
 
+static bool conn_uses_proxy(const struct broker_conn *c)
+{
+    return c->broker->has_proxy && !c->verdict.host_loopback && !c->is_inward;
+}
+
 static void conn_record(struct broker_conn *c, enum netwire_verdict verdict, const char *rule)
 {
     struct netwire_record r = {.time_ns = c->begin_ns,
@@ -69,7 +74,7 @@ static void conn_record(struct broker_conn *c, enum netwire_verdict verdict, con
         rule = c->verdict.rule ? c->verdict.rule : "default";
     if (!c->host.is_addr)
         snprintf(r.name, sizeof(r.name), "%s", c->host.name);
-    if (c->has_dialled)
+    if (c->has_dialled && !conn_uses_proxy(c)) /* there the proxy's would stand for the host's */
         snprintf(r.address, sizeof(r.address), "%s", nethost_addr_text(c->dialled, text));
     else if (c->host.is_addr)
         snprintf(r.address, sizeof(r.address), "%s", nethost_addr_text(c->host.addr, text));
@@ -171,11 +176,6 @@ static void conn_proxy_answer(struct broker_conn *c)
         broker_conn_close(c, NETWIRE_FAILED, NULL);
     else
         broker_conn_opened(c);
-}
-
-static bool conn_uses_proxy(const struct broker_conn *c)
-{
-    return c->broker->has_proxy && !c->verdict.host_loopback && !c->is_inward;
 }
 
 static void conn_on_dial(struct loop_watch *w, uint32_t events)
@@ -347,8 +347,9 @@ static void conn_decide(struct broker_conn *c, const uint8_t dst[static 16], uin
         broker_conn_close(c, NETWIRE_REFUSED, c->verdict.rule);
         return;
     }
-    if (b->n_conns > b->max_conns) {
-        broker_conn_close(c, NETWIRE_REFUSED, "too many connections");
+    if (b->n_conns > b->max_conns || broker_limits_spent(b)) {
+        broker_conn_close(c, NETWIRE_REFUSED,
+                          broker_limits_spent(b) ? b->traffic_rule : b->conns_rule);
         return;
     }
     loop_set(&b->loop, &c->guest, c->judge == JUDGE_RAW ? 0 : EPOLLIN);

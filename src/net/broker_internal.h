@@ -72,6 +72,7 @@ struct broker_conn {
     uint16_t port;
     bool is_inward; /* from a published port; `up` is then the guest */
     uint64_t begin_ns, deadline_ms;
+    uint64_t counted; /* of its bytes, by the policy's cap */
     /* the client's bytes that are not judged yet; the first n_passed of them may pass, the first
      * n_sent have (more than n_passed where the beginning of a line was let through) */
     char *held;
@@ -101,6 +102,8 @@ struct broker {
     struct proxyconnect proxy;
     bool has_v6;
 
+    uint64_t traffic, max_traffic; /* bytes in all; max 0: no limit */
+    char traffic_rule[64], conns_rule[64];
     struct loop_watch control;
     struct buf out; /* records on their way */
     uint32_t lost;
@@ -207,6 +210,12 @@ int broker_relay_prepend(struct broker_conn *c, struct broker_flow *f, const cha
 /* broker_seen.c: what no listener takes */
 void broker_seen_port(struct broker *b, const struct netwire_socket *row);
 void broker_seen_readable(struct loop_watch *w, uint32_t events);
+
+/* broker_limits.c: the policy's own caps */
+void broker_limits_init(struct broker *b);
+/* Counts bytes that a connection or flow moved. False: that was too much. */
+bool broker_limits_count(struct broker *b, uint64_t bytes);
+bool broker_limits_spent(const struct broker *b);
 
 /* broker_publish.c */
 void broker_publish_accept(struct loop_watch *w, uint32_t events);

@@ -339,6 +339,17 @@ static bool relay_downward(struct broker_conn *c)
     return true;
 }
 
+/* False: more than the policy lets through, and gone. */
+static bool relay_count(struct broker_conn *c)
+{
+    uint64_t moved = c->upward.bytes + c->downward.bytes;
+    bool fits = broker_limits_count(c->broker, moved - c->counted);
+    c->counted = moved;
+    if (!fits)
+        broker_conn_close(c, NETWIRE_REFUSED, c->broker->traffic_rule);
+    return fits;
+}
+
 void broker_relay_turn(struct broker_conn *c)
 {
     if (!relay_upward(c))
@@ -348,6 +359,8 @@ void broker_relay_turn(struct broker_conn *c)
         return;
     /* the answer lets the client go on with what is held */
     if (waited && c->http->state != HTTPWATCH_UPGRADE && !relay_upward(c))
+        return;
+    if (!relay_count(c))
         return;
     if (c->upward.shut && c->downward.shut)
         broker_conn_close(c, NETWIRE_ALLOWED, NULL);

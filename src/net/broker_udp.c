@@ -130,6 +130,10 @@ static void udp_on_answer(struct loop_watch *w, uint32_t events)
         ssize_t n = recv(w->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
         if (n < 0)
             return; /* nothing there, or a port that is closed: datagrams get lost */
+        if (!broker_limits_count(f->broker, (uint64_t)n)) {
+            udp_kill(f, NETWIRE_REFUSED, f->broker->traffic_rule);
+            return;
+        }
         struct udp_reply r;
         udp_reply_init(&r, &f->from, f->dst);
         struct iovec iov = {bytes, (size_t)n};
@@ -143,7 +147,9 @@ static void udp_on_answer(struct loop_watch *w, uint32_t events)
 
 static void udp_send(struct broker_udp *f, const void *bytes, size_t len)
 {
-    if (send(f->up.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+    if (!broker_limits_count(f->broker, len))
+        udp_kill(f, NETWIRE_REFUSED, f->broker->traffic_rule);
+    else if (send(f->up.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
         f->bytes_up += len;
 }
 
@@ -160,7 +166,7 @@ static void udp_dial(struct broker_udp *f, const uint8_t addr[static 16])
         return;
     }
     f->state = UDP_OPEN;
-    for (size_t at = 0; at < f->waiting.len;) {
+    for (size_t at = 0; f->state == UDP_OPEN && at < f->waiting.len;) {
         uint32_t n;
         memcpy(&n, f->waiting.data + at, sizeof(n));
         udp_send(f, f->waiting.data + at + sizeof(n), n);

@@ -150,6 +150,25 @@ static const char full_protocols[] =
     "esp 50 IPSEC-ESP\nah 51 IPSEC-AH\nipv6-icmp 58 IPv6-ICMP\nipv6-nonxt 59 IPv6-NoNxt\n"
     "ipv6-opts 60 IPv6-Opts\nospf 89 OSPFIGP\nsctp 132 SCTP\nudplite 136 UDPLite\n";
 
+/* How names are found: on the host's own network as the host does, else by the broker or not at
+ * all. */
+static int full_names(struct plan *p)
+{
+    static const char *const files[][2] = {{"/etc/hosts", "etc/hosts"},
+                                           {"/etc/resolv.conf", "etc/resolv.conf"}};
+    if (!p->host_network)
+        return full_file(p, "etc/hosts", "127.0.0.1 localhost cordon\n::1 localhost cordon\n") |
+               full_file(p, "etc/resolv.conf",
+                         p->net ? "nameserver " PLAN_NET_DNS "\noptions timeout:2 attempts:2\n"
+                                : "# no network\n");
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+        if (access(files[i][0], F_OK) == 0 &&
+            !full_op(p, PLAN_OP_BIND, files[i][0], files[i][1],
+                     PLAN_BIND_OPTIONAL | PLAN_BIND_NOEXEC | PLAN_BIND_FILE, 0))
+            return -1;
+    return 0;
+}
+
 static int full_etc(struct plan *p)
 {
     int r = 0;
@@ -158,12 +177,9 @@ static int full_etc(struct plan *p)
                    "sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh\n"
                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
     r |= full_file(p, "etc/group", "root:x:0:\nsandbox:x:1000:\nnogroup:x:65534:\n");
-    r |= full_file(p, "etc/hosts", "127.0.0.1 localhost cordon\n::1 localhost cordon\n");
     r |= full_file(p, "etc/hostname", PLAN_HOSTNAME "\n");
     r |= full_file(p, PLAN_EMPTY_FILE, "");
-    r |= full_file(p, "etc/resolv.conf",
-                   p->net ? "nameserver " PLAN_NET_DNS "\noptions timeout:2 attempts:2\n"
-                          : "# no network\n");
+    r |= full_names(p);
     r |= full_file(p, "etc/nsswitch.conf",
                    "passwd: files\ngroup: files\nhosts: files dns\nservices: files\n"
                    "protocols: files\n");

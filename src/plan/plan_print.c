@@ -80,14 +80,6 @@ const char *plan_print_namespace(const struct plan *plan, size_t index)
     return NULL;
 }
 
-const char *plan_print_network(const struct plan *plan)
-{
-    if (plan->host_network)
-        return "host: the host's own network";
-    return plan->tier == TIER_FULL ? "none: a namespace of its own with nothing but loopback"
-                                   : "none: internet sockets are refused";
-}
-
 struct groups {
     struct plan_print_group *rows;
     size_t n;
@@ -347,7 +339,7 @@ void plan_print_text(const struct plan *plan, const struct policy *policy, struc
     buf_str(out, "wall\n");
     text_wall(plan, out);
     text_mounts(plan, out);
-    buf_printf(out, "\nnetwork\n  %s\n", plan_print_network(plan));
+    plan_print_net_text(plan, out);
     text_filter(plan, out);
     text_landlock(plan, out);
     buf_str(out, "\nrlimits\n");

@@ -46,6 +46,9 @@ const char *plan_print_fallback(const struct plan *plan);
 /* "user", "mount" ...; NULL past the last. */
 const char *plan_print_namespace(const struct plan *plan, size_t index);
 const char *plan_print_network(const struct plan *plan);
+/* plan_print_net.c: the network's section and keys */
+void plan_print_net_text(const struct plan *plan, struct buf *out);
+void plan_print_net_json(const struct plan *plan, struct jsonw *out);
 
 /* The value of a variable was taken from the caller's environment: secrets live there. */
 bool plan_print_is_taken(const struct policy *policy, const char *assignment);

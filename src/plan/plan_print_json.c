@@ -146,7 +146,7 @@ static void json_wall(const struct plan *p, struct jsonw *j)
     jsonw_uint(j, "host_uid", p->host_uid);
     jsonw_str(j, "apparmor", p->apparmor);
     jsonw_str(j, "cwd", p->cwd);
-    jsonw_str(j, "network", p->host_network ? "host" : "none");
+    plan_print_net_json(p, j);
 }
 
 void plan_print_json(const struct plan *plan, const struct policy *policy, struct jsonw *out)

@@ -286,6 +286,7 @@ static int gate_link(void)
     netlink_up(&gate.gate_nl, GATE_LINK);
     if (netlink_flush(&gate.guest_nl) < 0 || netlink_flush(&gate.gate_nl) < 0)
         return -1;
+    gate_open_ports();
     gate_settle(&gate.guest_nl, near.name);
     gate_settle(&gate.gate_nl, far.name);
     return 0;

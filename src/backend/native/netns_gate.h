@@ -10,6 +10,7 @@
 int gate_seen_socket(void);
 int gate_seen_begin(int fd, unsigned link_index);
 void gate_no_icmp_limit(void);
+void gate_open_ports(void);
 /* What is for no address of ours is refused at once: TCP with a reset. */
 int gate_refuse_foreign(void);
 /* TCP to whatever address and port goes to the transparent listener on this port. */
