@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 import net_world
-from cordon_run import CORDON, GUESTS, cordon, guest_path, host_env
+from cordon_run import CORDON, GUESTS, ROOT, cordon, guest_path, host_env
 
 OK = ["--allow-network", "ok.test"]
 PATIENCE = 1 if os.environ.get("CORDON_TEST_QUIET") == "1" else 4
@@ -354,6 +354,36 @@ def test_redis_cli(net, redis):
     for name, good in (("cache.test", True), ("evil.com", False)):
         r = net.run("--allow-network", "cache.test:6379", "--", "/bin/sh", "-c", f"redis-cli -h {name} set k v && redis-cli -h {name} get k")
         assert (r.out == "OK\nv\n") == good, str(r)
+
+
+LIBRARY = """import asyncio, sys, cordon
+with cordon.Sandbox(allow_network=["ok.test"], dns=sys.argv[1]) as s:
+    r = s.run_command(["curl", "-sS", "http://ok.test/"])
+    print(r.stdout.strip(), r.network["attempts"][0]["name"] if getattr(r, "network", None) else "ok.test")
+    r = s.run_command(["curl", "-sS", "http://evil.com/"])
+    print(r.exit_code, [d["target"] for d in r.denials])
+    async def many():
+        return await asyncio.gather(*[s.run_async("import urllib.request; print(urllib.request.urlopen('http://ok.test/', timeout=20).status)") for _ in range(4)])
+    print([r.stdout.strip() for r in asyncio.run(many())])
+"""
+
+
+def test_from_the_library(net):
+    """One supervisor, many guests, each with a broker of its own."""
+    library = pathlib.Path(os.environ.get("CORDON_LIBRARY") or ROOT / "build" / "src" / "lib" / "libcordon.so.0")
+    if not library.exists():
+        pytest.skip(f"{library} is not there: build first (make)")
+    env = host_env({"PYTHONPATH": str(ROOT / "python"), "CORDON_LIBRARY": str(library), "CORDON_BINARY": CORDON, "PYTHONDONTWRITEBYTECODE": "1"})
+    done = subprocess.run([*net.prefix, "/usr/bin/python3", "-c", LIBRARY, net_world.DNS], capture_output=True, text=True, env=env, timeout=90)
+    assert done.stdout.splitlines() == ["hello from web as ok.test ok.test", "6 ['evil.com']", "['200', '200', '200', '200']"], done
+
+
+def test_other_scripts(net):
+    """Names of other scripts are written as xn--; programs that know IDNA may use either spelling."""
+    r = curl(net, "http://xn--bcher-kva.test/", opts=["--allow-network", "xn--bcher-kva.test"])
+    assert r.verdict == "ok", str(r)
+    r = net.run("--allow-network", "b\u00fccher.test", "--", "/bin/true", as_json=False)
+    assert r.code in (64, 78) and "xn--" in r.log_text, str(r)
 
 
 # ---- local -------------------------------------------------------------------------------------------------
