@@ -446,7 +446,7 @@ for _ in range(3):
 
 UDP = """import socket, sys
 for name, port in zip(sys.argv[1::2], sys.argv[2::2]):
-    s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(2)
+    s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(0.7)
     try:
         s.connect((socket.getaddrinfo(name, int(port), socket.AF_INET)[0][4]))
         s.send(b"ping"); print(s.recv(100).decode())

@@ -169,7 +169,7 @@ def test_rebinding(net):
     """N7: TTL 0 and another answer each time; the guest sees one address of ours, every dial is judged by itself."""
     code = """import socket, time
 seen = set()
-for i in range(4):
+for i in range(3):
     a = socket.getaddrinfo("rebind.test", 80, socket.AF_INET)[0][4]; seen.add(a[0])
     try:
         s = socket.create_connection(a, timeout=5)
@@ -212,7 +212,7 @@ def test_other_types_are_empty(net):
 def test_other_servers_are_out_of_reach(net):
     code = """import socket
 for host in ("203.0.113.53", "203.0.113.20", "8.8.8.8"):
-    s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(1)
+    s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(0.4)
     try:
         s.sendto(b"\\x124\\x01\\x00\\x00\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x06secret\\x04evil\\x03com\\x00\\x00\\x01\\x00\\x01", (host, 53)); print(s.recv(512))
     except OSError as e:
@@ -235,7 +235,7 @@ def test_dns_storm_is_bounded(net):
     code = """import socket, time
 s = socket.socket(type=socket.SOCK_DGRAM)
 ns = [l.split()[1] for l in open("/etc/resolv.conf") if l.startswith("nameserver")][0]
-end, n = time.time() + 3, 0
+end, n = time.time() + 1.5, 0
 while time.time() < end:
     name = b"x%dq" % n
     try:
@@ -372,7 +372,7 @@ def test_brokers_side_has_no_other_ports(net):
 ns = [l.split()[1] for l in open("/etc/resolv.conf") if l.startswith("nameserver")][0]
 addr = socket.getaddrinfo("ok.test", 80, socket.AF_INET)[0][4][0]
 for host in (ns, addr, "192.0.0.1", "192.0.0.2", "192.0.0.3"):
-    for port in (1, 22, 53, 80, 111, 443, 3128, 8080, 10000, 60000):
+    for port in (1, 22, 53, 80, 443, 3128, 60000):
         s = socket.socket(); s.settimeout(0.3)
         if s.connect_ex((host, port)) == 0:
             try:
@@ -426,7 +426,7 @@ def test_names_cap(net):
     """A guest that asks for ever new subdomains of a wildcard stays bounded, and the broker alive."""
     code = """import socket
 bad = 0
-for i in range(3000):
+for i in range(1000):
     try: socket.getaddrinfo("n%d.wild.test" % i, 80, socket.AF_INET)
     except OSError: bad += 1
 import urllib.request
