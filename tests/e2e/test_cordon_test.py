@@ -90,10 +90,10 @@ def test_what_the_tests_change_is_told_and_thrown_away(project):
     assert "+two" in result["diff"] and snapshot(project) == before
     shown = run_test(project, "--diff", "--", "sh", "-c", script)
     assert shown.stdout == result["diff"]
-    applied = subprocess.run(["git", "apply", "--check", "-"], input=shown.stdout, text=True, cwd=str(project),
-                             env={**os.environ, "GIT_DIR": "/nonexistent", "GIT_CEILING_DIRECTORIES": "/"},
-                             capture_output=True)
-    assert applied.returncode == 0 or "not a git repository" in applied.stderr, applied.stderr
+    if os.path.exists("/usr/bin/git"):
+        done = subprocess.run(["git", "apply", "-"], input=shown.stdout, text=True, cwd=str(project), capture_output=True,
+                              env={"PATH": "/usr/bin:/bin", "GIT_CEILING_DIRECTORIES": str(project.parent)})
+        assert done.returncode == 0 and (project / "kept.txt").read_text() == "one\ntwo\n", done.stderr
 
 
 def test_a_workspace_of_the_callers_choice_counts(project):
@@ -187,7 +187,8 @@ RUNNERS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(RUNNERS))
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in ("cargo test", "go test") else n
+                                  for n in sorted(RUNNERS)])
 def test_runners_are_found(project, name):
     binary, package, files, said = RUNNERS[name]
     if not os.path.exists(f"/usr/bin/{binary}"):
