@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 
+import pytest
+
 from cordon_run import CORDON, host_env, run
 
 
@@ -84,3 +86,43 @@ def test_a_guest_cannot_leave_the_result(full, shared):
     with open(shared / "res.json", encoding="utf-8") as f:
         assert json.load(f)["verdict"] == "nonzero_exit"
     assert [n for n in os.listdir(shared) if n.startswith(".cordon")] == []
+
+
+def _listener(folder):
+    import socket
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "service.sock"))
+    listener.listen()
+    os.chmod(folder / "service.sock", 0o777)
+    return listener
+
+
+CONNECT = "import socket,sys; c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1]); print('connected')"
+
+
+def test_sockets_of_the_host_inside_a_grant_are_out_of_reach(full, shared):
+    """Neither a read-only mount nor a network namespace keeps a guest from a socket with a name."""
+    folder = shared / "deep"
+    folder.mkdir(mode=0o755)
+    with _listener(folder):
+        for option in ("--allow-read", "--allow-write"):
+            r = run(option, shared, "--", "/usr/bin/python3", "-c", CONNECT, folder / "service.sock")
+            assert "connected" not in r.out, option
+        r = run("--mount", f"{shared}:/data", "--", "/usr/bin/python3", "-c", CONNECT, "/data/deep/service.sock")
+        assert "connected" not in r.out
+        # a guest's own sockets work in the same folder
+        own = ("import socket; s = socket.socket(socket.AF_UNIX); s.bind(%r); s.listen();"
+               "c = socket.socket(socket.AF_UNIX); c.connect(%r); print('connected')" % ((str(folder / "own.sock"),) * 2))
+        r = run("--allow-write", shared, "--", "/usr/bin/python3", "-c", own)
+        assert "connected" in r.out, str(r)
+
+
+def test_a_folder_with_a_socket_is_refused_where_it_cannot_be_covered(world, shared):
+    if world.full:
+        pytest.skip("needs a host that gives tier landlock only")
+    with _listener(shared):
+        done = subprocess.run([CORDON, "run", "--allow-read", str(shared), "--", "/bin/true"], capture_output=True,
+                              text=True, env=host_env(), timeout=30)
+        assert done.returncode == 69 and "service.sock" in done.stderr
+    os.unlink(shared / "service.sock")
+    assert run("--allow-read", shared, "--", "/bin/true").verdict == "ok"

@@ -383,7 +383,10 @@ static void arena_strings(void **state)
 static void arena_without_memory(void **state)
 {
     (void)state;
-    struct arena a = {0};
+    struct arena a = {0}, full[8] = {{0}};
+    /* the first chunks are the process's own memory: used up here, and given back clean */
+    for (size_t i = 0; i < ARRAY_SIZE(full); i++)
+        memset(arena_alloc(&full[i], 100), 'x', 100);
     allocations_fail = true;
     void *p = arena_alloc(&a, 10);
     char *s = arena_strdup(&a, "x"), *f = arena_printf(&a, "%d", 1);
@@ -400,6 +403,15 @@ static void arena_without_memory(void **state)
     assert_null(p);
     assert_string_equal(s, "fits");
     arena_done(&a);
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < ARRAY_SIZE(full); i++) {
+            arena_done(&full[i]);
+            const char *fresh = arena_alloc(&full[i], 100);
+            for (int k = 0; k < 100; k++)
+                assert_int_equal(fresh[k], 0);
+        }
+    for (size_t i = 0; i < ARRAY_SIZE(full); i++)
+        arena_done(&full[i]);
 }
 
 int main(void)

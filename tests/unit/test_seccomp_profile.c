@@ -485,7 +485,7 @@ static void test_no_memory(void **state)
             assert_int_equal(prog.len, 77);
         }
     } while (r != 0 && n < 1000);
-    assert_in_range(n, 4, 999);
+    assert_in_range(n, 3, 999);
 }
 
 int main(void)

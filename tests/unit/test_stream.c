@@ -36,7 +36,7 @@ static void put(int fd, const char *text)
 static void spin(int rounds)
 {
     for (int i = 0; i < rounds; i++)
-        assert_int_equal(loop_once(&loop, 0), 0);
+        assert_true(loop_once(&loop, 0) >= 0);
 }
 
 static int set_up(void **state)

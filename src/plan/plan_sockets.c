@@ -1,0 +1,107 @@
+/* Sockets of the host's programs inside granted folders.
+ *
+ * Neither a read-only mount nor a network namespace keeps a guest from connecting to a socket that
+ * has a name in a folder it sees, and what listens there was not written for strangers. The kernel
+ * lists them all; those below a grant are covered, and where nothing can be covered the grant is
+ * refused. One read per run with a grant, whatever lies in the folders. */
+#include "plan/plan_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/util.h"
+
+#define SOCKETS_TEXT_MAX ((size_t)8 << 20)
+
+/* All of it: a list that is cut off would leave sockets open. */
+static int sockets_read(char **ret_text, struct cordon_err *err)
+{
+    size_t cap = 65536, len = 0;
+    _cleanup_close_ int fd = open("/proc/net/unix", O_RDONLY | O_CLOEXEC);
+    _cleanup_free_ char *text = malloc(cap);
+    if (fd < 0)
+        return err_set(err, CORDON_ERR_HOST, "plan", errno,
+                       "/proc/net/unix: the host's sockets cannot be told from files");
+    for (;;) {
+        if (!text)
+            return err_nomem(err, "plan");
+        ssize_t n = read(fd, text + len, cap - len - 1);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 || len + (size_t)n > SOCKETS_TEXT_MAX)
+            return err_set(err, CORDON_ERR_HOST, "plan", n < 0 ? errno : E2BIG, "/proc/net/unix");
+        if (n == 0)
+            break;
+        len += (size_t)n;
+        if (len + 4096 > cap) {
+            char *more = realloc(text, cap * 2);
+            if (!more)
+                return err_nomem(err, "plan");
+            TAKE_PTR(text);
+            text = more;
+            cap *= 2;
+        }
+    }
+    text[len] = '\0';
+    *ret_text = TAKE_PTR(text);
+    return 0;
+}
+
+/* The eighth column, if it is a path; names that begin with @ are abstract and stay outside. */
+static char *sockets_path(char *line)
+{
+    for (int column = 0; column < 7; column++) {
+        line += strspn(line, " ");
+        line += strcspn(line, " ");
+    }
+    line += strspn(line, " ");
+    return *line == '/' ? line : NULL;
+}
+
+static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t n,
+                         const char *path, bool can_cover, struct cordon_err *err)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t len = grants[i].src ? strlen(grants[i].src) : 0;
+        if (!len || strncmp(path, grants[i].src, len) != 0 || path[len] != '/')
+            continue;
+        if (!can_cover) {
+            err_set(err, CORDON_ERR_HOST, "plan", 0,
+                    "%s holds a socket of the host (%s), which only tier full can cover",
+                    grants[i].src, path);
+            return err_hint(err, "grant a folder without it");
+        }
+        const char *inside = arena_printf(&p->arena, "%s%s", grants[i].dst, path + len);
+        if (!inside || plan_full_mask(p, inside, false) < 0)
+            return err_nomem(err, "plan");
+    }
+    return 0;
+}
+
+int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, bool can_cover,
+                 struct cordon_err *err)
+{
+    bool folders = false;
+    for (size_t i = 0; i < n; i++)
+        folders |= grants[i].src && grants[i].is_dir;
+    if (!folders)
+        return 0;
+    _cleanup_free_ char *text = NULL;
+    if (sockets_read(&text, err) < 0)
+        return -1;
+    char *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        const char *path = sockets_path(line);
+        if (path && sockets_cover(p, grants, n, path, can_cover, err) < 0)
+            return -1;
+    }
+    return 0;
+}
