@@ -3,8 +3,8 @@
  *
  * It takes its order from standard input, makes the guest's last bonds (resource limits, the exact
  * system-call filter), starts it, reaps, answers refused calls, forwards signals, and when the main
- * process ends kills what is left, waits for it and reports. A clock of its own ends everything
- * should all of Cordon be gone by then.
+ * process ends kills what is left, waits for it and reports. The wall clock is its own: it ends in
+ * time also when all of Cordon is dead by then.
  *
  * It is not dumpable before the guest exists: the guest has the same uid and must not read the
  * secret of the last report out of its memory. */
@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "init/look.h"
 #include "init/usage.h"
 
 #define INIT_SLOW_LOOK_MS 100 /* of looks that decide nothing */
@@ -58,6 +59,10 @@ struct init {
     int signal_fd;
     struct init_shared *shared;
     uint64_t began_ns;
+    struct look_duty duty;
+    struct look peak;
+    uint64_t next_look_ns;
+    bool looks;    /* some limit is held by looking */
     bool observed; /* refused calls were counted */
     uint32_t denials[INIT_CALLS];
     struct init_report report;
@@ -425,6 +430,9 @@ static _Noreturn void init_end(struct init *in, enum init_kind kind)
     in->report.cpu_sys_ns =
         (uint64_t)used.ru_stime.tv_sec * 1000000000u + (uint64_t)used.ru_stime.tv_usec * 1000u;
     usage_fill(&in->report);
+    in->report.peak_memory_bytes = MAX(in->report.peak_memory_bytes, in->peak.memory_bytes);
+    in->report.processes_peak = MAX(in->report.processes_peak, in->peak.tasks);
+    in->report.throttled_ns = MAX(in->report.throttled_ns, in->duty.stopped_ns);
     if (in->report.peak_memory_bytes == 0)
         in->report.peak_memory_bytes = (uint64_t)used.ru_maxrss * 1024;
     init_note_denials(in);
@@ -435,18 +443,50 @@ static _Noreturn void init_end(struct init *in, enum init_kind kind)
 static int init_timeout(const struct init *in, uint64_t now)
 {
     uint64_t rest = UINT64_MAX;
-    if (in->order->watch_ns)
+    if (in->order->wall_ns)
         rest =
-            in->began_ns + in->order->watch_ns > now ? in->began_ns + in->order->watch_ns - now : 0;
+            in->began_ns + in->order->wall_ns > now ? in->began_ns + in->order->wall_ns - now : 0;
     int ms = (int)MIN(rest / 1000000u, 60000u) + 1;
-    return MIN(ms, in->order->cpu_ns ? INIT_LOOK_MS : INIT_SLOW_LOOK_MS);
+    return MIN(ms, in->order->cpu_ns || in->looks ? INIT_LOOK_MS : INIT_SLOW_LOOK_MS);
+}
+
+static bool init_must_look(const struct init *in)
+{
+    const struct init_order *o = in->order;
+    return (o->memory_bytes && !(in->report.held & INIT_HELD_MEMORY)) ||
+           (o->processes && !(in->report.held & INIT_HELD_PIDS)) ||
+           (o->cpu_percent && !(in->report.held & INIT_HELD_CPU)) || (o->cpu_ns && !usage_cpu_ns());
+}
+
+/* What no group holds. */
+static void init_look(struct init *in, uint64_t now)
+{
+    const struct init_order *o = in->order;
+    struct look l;
+    in->next_look_ns = now + INIT_LOOK_MS * 1000000u;
+    look_tree(&l);
+    in->peak.memory_bytes = MAX(in->peak.memory_bytes, l.memory_bytes);
+    in->peak.tasks = MAX(in->peak.tasks, l.tasks);
+    if (o->cpu_ns && l.cpu_ns > o->cpu_ns)
+        init_end(in, INIT_CPU_TIME);
+    if (o->memory_bytes && !(in->report.held & INIT_HELD_MEMORY) &&
+        l.memory_bytes > o->memory_bytes)
+        init_end(in, INIT_MEMORY);
+    if (o->processes && !(in->report.held & INIT_HELD_PIDS) && l.tasks > o->processes)
+        init_end(in, INIT_PROCESSES);
+    bool stood = in->duty.since_ns != 0;
+    if (o->cpu_percent && !(in->report.held & INIT_HELD_CPU) &&
+        look_duty(&in->duty, o->cpu_percent, now, l.cpu_ns) != stood)
+        kill(-1, stood ? SIGCONT : SIGSTOP);
 }
 
 static void init_check_clocks(struct init *in)
 {
     uint64_t now = init_now_ns();
-    if (in->order->watch_ns && now >= in->began_ns + in->order->watch_ns)
-        init_end(in, INIT_EXPIRED);
+    if (in->looks && now >= in->next_look_ns)
+        init_look(in, now);
+    if (in->order->wall_ns && now >= in->began_ns + in->order->wall_ns)
+        init_end(in, INIT_TIME);
     if (in->order->cpu_ns && usage_cpu_ns() > in->order->cpu_ns)
         init_end(in, INIT_CPU_TIME);
 }
@@ -500,9 +540,11 @@ int main(void)
         init_fail(&in, "signals", errno);
     usage_open();
     in.report.user_ns = init_has_user_ns();
+    in.report.held = usage_held(in.order);
+    in.looks = init_must_look(&in);
     in.report.kind = INIT_STARTED;
     init_report(&in, in.order->start_secret);
-    in.began_ns = init_now_ns();
+    in.began_ns = in.duty.began_ns = init_now_ns();
     /* shares the table of descriptors: the filter's listener appears here and vanishes there */
     long pid = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
     if (pid == 0)

@@ -18,9 +18,9 @@
 #define INIT_STAGE_FOREIGN "foreign files"
 #define INIT_PATH "/.cordon-init" /* where it appears in a container */
 
-/* Followed by: rlimits, filter, quiet filter, then `n_strings` strings with their NULs (cwd,
- * command and its arguments, environment), then the files: name with NUL, length (8 bytes), bytes.
- */
+/* Followed by: rlimits, filter, quiet filter, then strings with their NULs (working directory,
+ * command and its arguments, environment), then the files (name with NUL, length in 8 bytes,
+ * bytes), then the checks (path with NUL, the inode number it must have in 8 bytes). */
 struct init_order {
     char magic[16];
     uint8_t start_secret[INIT_SECRET];
@@ -28,9 +28,10 @@ struct init_order {
     uint32_t total; /* bytes, this head included */
     uint32_t n_rlimits, n_filter, n_quiet, n_argv, n_env, n_files;
     uint32_t n_checks;
-    uint64_t cpu_ns; /* CPU time of everything, 0: no limit */
-    uint64_t
-        watch_ns; /* wall clock after which it ends by itself, whoever is still there; 0: none */
+    uint64_t cpu_ns;                 /* CPU time of everything, 0: no limit */
+    uint64_t memory_bytes;           /* 0: no limit */
+    uint32_t processes, cpu_percent; /* 0: no limit */
+    uint64_t watch_ns;               /* wall clock after which it ends by itself; 0: never */
 };
 
 struct init_rlimit {
@@ -44,9 +45,14 @@ enum init_kind {
     INIT_EXEC_FAILED, /* error */
     INIT_FAILED,      /* of ours: stage, error */
     INIT_CPU_TIME,    /* the CPU time was used up */
-    INIT_EXPIRED,     /* nobody ended it in time */
-    INIT_ENDED,       /* told to: INIT_END_SIGNAL */
+    INIT_MEMORY,      /* seen over the limit, where no group holds it */
+    INIT_PROCESSES,
+    INIT_TIME,  /* the wall clock ended */
+    INIT_ENDED, /* told to: INIT_END_SIGNAL */
 };
+
+/* Limits a control group of the container was seen to hold. */
+enum init_held { INIT_HELD_MEMORY = 1, INIT_HELD_PIDS = 2, INIT_HELD_CPU = 4 };
 
 struct init_denial {
     int32_t nr;
@@ -58,7 +64,7 @@ struct init_report {
     int32_t wstatus, error;
     uint32_t scratch_full;
     uint32_t user_ns; /* the container has a user namespace of its own */
-    uint32_t reserved;
+    uint32_t held;    /* enum init_held */
     uint64_t wall_ns, cpu_user_ns, cpu_sys_ns;
     uint64_t peak_memory_bytes, processes_peak, processes_refused, oom_kills, throttled_ns;
     uint64_t memory_refused;

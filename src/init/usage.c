@@ -19,6 +19,9 @@ enum usage_file {
     PIDS_PEAK,
     CPU_STAT,
     PIDS_NOW,
+    MEMORY_LIMIT,
+    PIDS_LIMIT,
+    CPU_LIMIT,
     N_FILES
 };
 static int usage_fds[N_FILES];
@@ -54,16 +57,19 @@ static uint64_t usage_number(enum usage_file file, const char *key)
 
 void usage_open(void)
 {
-    static const char *const v2[N_FILES] = {"cpu.stat",    "memory.peak", "memory.events",
-                                            "pids.events", "pids.peak",   "cpu.stat",
-                                            "pids.current"};
+    static const char *const v2[N_FILES] = {
+        "cpu.stat", "memory.peak",  "memory.events", "pids.events", "pids.peak",
+        "cpu.stat", "pids.current", "memory.max",    "pids.max",    "cpu.max"};
     static const char *const v1[N_FILES] = {"cpuacct/cpuacct.usage",
                                             "memory/memory.memsw.max_usage_in_bytes",
                                             "memory/memory.oom_control",
                                             "pids/pids.events",
                                             "pids/pids.peak",
                                             "cpu/cpu.stat",
-                                            "pids/pids.current"};
+                                            "pids/pids.current",
+                                            "memory/memory.limit_in_bytes",
+                                            "pids/pids.max",
+                                            "cpu/cpu.cfs_quota_us"};
     char path[96];
     usage_v2 = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
     for (int i = 0; i < N_FILES; i++) {
@@ -74,6 +80,25 @@ void usage_open(void)
                 open("/sys/fs/cgroup/memory/memory.max_usage_in_bytes", O_RDONLY | O_CLOEXEC);
     }
     usage_pids_base = usage_number(PIDS_PEAK, NULL);
+}
+
+static bool usage_is_at_most(enum usage_file file, uint64_t limit)
+{
+    uint64_t value = usage_number(file, NULL); /* "max" and nothing read as 0 */
+    return limit == 0 || (value > 0 && value <= limit);
+}
+
+uint32_t usage_held(const struct init_order *order)
+{
+    uint32_t held = 0;
+    /* the kernel rounds to pages */
+    if (usage_is_at_most(MEMORY_LIMIT, order->memory_bytes ? order->memory_bytes + 4096 : 0))
+        held |= INIT_HELD_MEMORY;
+    if (usage_is_at_most(PIDS_LIMIT, order->processes ? order->processes + 1u : 0))
+        held |= INIT_HELD_PIDS;
+    if (usage_is_at_most(CPU_LIMIT, order->cpu_percent ? order->cpu_percent * 1000u : 0))
+        held |= INIT_HELD_CPU;
+    return held;
 }
 
 void usage_look(void)

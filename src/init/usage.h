@@ -6,6 +6,8 @@
 
 /* Looks where the container's groups are; before the guest exists. */
 void usage_open(void);
+/* Which limits of the order the groups hold; enum init_held. */
+uint32_t usage_held(const struct init_order *order);
 /* Notes how many processes there are now. */
 void usage_look(void);
 /* CPU time of the whole container, 0 where nothing tells. */

@@ -200,6 +200,26 @@ static void result_by_exec(struct result *r, const struct supervised *s,
                  strerror(e));
 }
 
+/* A wall that ended the guest itself says for which limit. */
+static bool result_by_backend(struct result *r, const struct backend_outcome *o,
+                              const struct policy *policy)
+{
+    if (o->cpu_time_hit)
+        result_limit(r, VERDICT_CPU_TIME_LIMIT, EXIT_TIME, policy, FIELD_CPU_TIME,
+                     "Execution exceeded CPU time limit");
+    else if (o->time_hit)
+        result_limit(r, VERDICT_TIME_LIMIT, EXIT_TIME, policy, FIELD_TIME_LIMIT,
+                     "Execution exceeded time limit");
+    else if (o->memory_hit)
+        result_memory(r, policy);
+    else if (o->processes_hit)
+        result_limit(r, VERDICT_PROCESS_LIMIT, EXIT_LIMIT, policy, FIELD_PROCESSES,
+                     "Process limit exceeded");
+    else
+        return false;
+    return true;
+}
+
 void result_judge(struct result *r, const struct supervised *s, const struct policy *policy)
 {
     const struct backend_outcome *o = &s->outcome;
@@ -247,11 +267,8 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
         result_by_cause(r, s, policy);
         return;
     }
-    if (o->cpu_time_hit) {
-        result_limit(r, VERDICT_CPU_TIME_LIMIT, EXIT_TIME, policy, FIELD_CPU_TIME,
-                     "Execution exceeded CPU time limit");
+    if (result_by_backend(r, o, policy))
         return;
-    }
     switch (o->end) {
     case BACKEND_EXITED: result_by_exit(r, s, policy); break;
     case BACKEND_EXEC_FAILED: result_by_exec(r, s, policy); break;

@@ -109,19 +109,23 @@ static void json_container(struct jsonw *j, const struct result *r)
                                      "ipc_ns",   "uts_ns", "cgroup_ns"};
     const struct plan *p = r->plan;
     const struct backend_outcome *o = r->outcome;
-    jsonw_str(j, "user_ns", o && o->user_ns ? "on" : "off");
+    jsonw_str(j, "user_ns", o->user_ns ? "on" : "off");
     for (size_t i = 0; i < ARRAY_SIZE(on); i++)
         jsonw_str(j, on[i], "on");
     jsonw_str(j, "time_ns", "off");
     jsonw_str(j, "seccomp", "on");
     jsonw_str(j, "landlock", "off");
-    jsonw_str(j, "cgroup", o && o->cgroup[0] ? o->cgroup : "none");
+    jsonw_str(j, "cgroup", o->cgroup[0] ? o->cgroup : "none");
     if (p->apparmor)
         jsonw_str(j, "apparmor", p->apparmor);
     jsonw_str(j, "no_new_privs", "on");
     jsonw_str(j, "caps", "none");
-    jsonw_str(j, "denials", o && o->denials_unobserved ? "not observed" : "observed");
-    jsonw_str(j, "limits", "memory by cgroup, cpu by cgroup, processes by cgroup");
+    jsonw_str(j, "denials", o->denials_unobserved ? "not observed" : "observed");
+    char limits[96];
+    snprintf(limits, sizeof(limits), "memory %s, cpu %s, processes %s",
+             o->memory_sampled ? "sampled" : "by cgroup", o->cpu_sampled ? "sampled" : "by cgroup",
+             o->processes_sampled ? "sampled" : "by cgroup");
+    jsonw_str(j, "limits", limits);
     jsonw_str(j, "root", "read-only image");
     if (p->container.runtime)
         jsonw_str(j, "runtime", p->container.runtime);

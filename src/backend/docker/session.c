@@ -288,6 +288,18 @@ static void session_usage(struct backend_outcome *o, const struct init_report *r
         o->denials[o->n_denials++] = (struct backend_denial){r->denials[i].nr, r->denials[i].count};
 }
 
+/* What pid 1 saw of the container's groups before the guest began. */
+static void session_held(const struct init_report *r, struct backend_outcome *o)
+{
+    o->memory_sampled = !(r->held & INIT_HELD_MEMORY);
+    o->processes_sampled = !(r->held & INIT_HELD_PIDS);
+    o->cpu_sampled = !(r->held & INIT_HELD_CPU);
+    o->user_ns = r->user_ns != 0;
+    snprintf(o->cgroup, sizeof(o->cgroup), "%s%s%s%s", r->held ? "docker" : "none",
+             o->memory_sampled ? "" : " memory", o->processes_sampled ? "" : " pids",
+             o->cpu_sampled ? "" : " cpu");
+}
+
 static void session_outcome(struct session *s, struct helper_message *m)
 {
     const struct init_report *r = &s->stdio.report;
@@ -295,7 +307,7 @@ static void session_outcome(struct session *s, struct helper_message *m)
     m->type = HELPER_DONE;
     o->started_ns = s->started_ns;
     o->cwd_fd = -1;
-    snprintf(o->cgroup, sizeof(o->cgroup), "docker memory,pids,cpu");
+    session_held(&s->stdio.begin, o);
     o->end = BACKEND_KILLED;
     if (!s->stdio.ended) {
         if (!s->killed && session_was_oom(s))
@@ -304,7 +316,6 @@ static void session_outcome(struct session *s, struct helper_message *m)
         return;
     }
     session_usage(o, r);
-    o->user_ns = r->user_ns != 0;
     o->ended_ns = s->started_ns + r->wall_ns;
     o->wstatus = r->wstatus;
     o->exec_errno = r->error;
@@ -314,6 +325,12 @@ static void session_outcome(struct session *s, struct helper_message *m)
         o->end = BACKEND_EXEC_FAILED;
     else if (r->kind == INIT_CPU_TIME)
         o->cpu_time_hit = true;
+    else if (r->kind == INIT_TIME)
+        o->time_hit = true;
+    else if (r->kind == INIT_MEMORY)
+        o->memory_hit = true;
+    else if (r->kind == INIT_PROCESSES)
+        o->processes_hit = true;
     else if (r->kind == INIT_FAILED) {
         m->type = HELPER_FAILED;
         if (strncmp(r->stage, INIT_STAGE_FOREIGN, sizeof(r->stage)) == 0) {

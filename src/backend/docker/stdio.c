@@ -60,16 +60,29 @@ static void scan_drop(struct buf *scan, size_t n)
     scan->len -= n;
 }
 
-/* Reports come in a known order behind secrets of their own; all else is the guest's. */
+/* Reports come behind secrets of their own: the first, then the last, or the last alone when pid 1
+ * failed before it began. All else is the guest's. */
+static char *scan_find(struct stdio *s, bool *ret_first)
+{
+    char *last = s->scan.len ? memmem(s->scan.data, s->scan.len, s->end_secret, INIT_SECRET) : NULL;
+    char *first = s->scan.len && !s->started
+                      ? memmem(s->scan.data, s->scan.len, s->start_secret, INIT_SECRET)
+                      : NULL;
+    *ret_first = first && (!last || first < last);
+    return *ret_first ? first : last;
+}
+
 static int scan_step(struct stdio *s, bool *ret_again)
 {
-    const uint8_t *secret = s->started ? s->end_secret : s->start_secret;
+    bool is_first = false;
     *ret_again = false;
-    char *at = s->ended || s->scan.len == 0
-                   ? NULL
-                   : memmem(s->scan.data, s->scan.len, secret, INIT_SECRET);
-    size_t plain = at ? (size_t)(at - s->scan.data)
-                      : s->scan.len - (s->ended ? 0 : scan_partial(&s->scan, secret));
+    char *at = s->ended ? NULL : scan_find(s, &is_first);
+    size_t plain = at ? (size_t)(at - s->scan.data) : s->scan.len;
+    if (!at && !s->ended) {
+        size_t first = s->started ? 0 : scan_partial(&s->scan, s->start_secret);
+        size_t last = scan_partial(&s->scan, s->end_secret);
+        plain -= MAX(first, last);
+    }
     if (plain > 0) {
         if (out_add(&s->out[1], s->scan.data, plain) < 0)
             return -1;
@@ -77,15 +90,12 @@ static int scan_step(struct stdio *s, bool *ret_again)
     }
     if (!at || s->scan.len < INIT_SECRET + sizeof(s->report))
         return 0;
-    struct init_report report;
-    memcpy(&report, s->scan.data + INIT_SECRET, sizeof(report));
-    scan_drop(&s->scan, INIT_SECRET + sizeof(report));
-    if (!s->started) {
+    memcpy(is_first ? &s->begin : &s->report, s->scan.data + INIT_SECRET, sizeof(s->report));
+    scan_drop(&s->scan, INIT_SECRET + sizeof(s->report));
+    if (is_first)
         s->started = true;
-    } else {
+    else
         s->ended = true;
-        s->report = report;
-    }
     *ret_again = true;
     return 0;
 }

@@ -27,8 +27,8 @@ struct stdio {
     struct stdio_out out[2];
     struct buf scan; /* end of standard error that may be the beginning of a report */
     uint8_t start_secret[INIT_SECRET], end_secret[INIT_SECRET];
-    bool started, ended; /* the report is there */
-    struct init_report report;
+    bool started, ended;              /* the report is there */
+    struct init_report begin, report; /* the first, the last */
     bool attach_ended;
     /* to the container */
     struct buf order; /* sent first */

@@ -14,9 +14,6 @@
 #include "base/util.h"
 #include "init/init.h"
 
-/* Beyond the wall clock the guest was given, before its pid 1 ends by itself. */
-#define HELPER_WATCH_GRACE_NS (5 * UINT64_C(1000000000))
-
 static int helper_memory(const struct buf *text, const char *name, int *ret_fd,
                          struct cordon_err *err)
 {
@@ -162,9 +159,11 @@ int helper_order_fd(const struct plan *p, int *ret_fd, struct cordon_err *err)
                               .n_filter = p->filter.len,
                               .n_quiet = p->quiet_filter.len,
                               .n_files = (uint32_t)p->n_files,
-                              .cpu_ns = p->limits.cpu_ns};
-    if (p->limits.wall_ns)
-        head.watch_ns = p->limits.wall_ns + HELPER_WATCH_GRACE_NS;
+                              .cpu_ns = p->limits.cpu_ns,
+                              .memory_bytes = p->limits.memory_bytes,
+                              .processes = p->limits.processes,
+                              .cpu_percent = p->limits.cpu_percent,
+                              .wall_ns = p->limits.wall_ns};
     while (p->argv[head.n_argv])
         head.n_argv++;
     while (p->env[head.n_env])
