@@ -50,7 +50,7 @@ struct backend_outcome {
     bool denials_unobserved;
     char cgroup[64]; /* for the enforcement report; "none" without */
     int cwd_fd; /* the working directory, if the plan wants it back, else -1; the taker closes it */
-    bool cpu_time_hit;              /* the backend itself ended the guest at its CPU time */
+    bool time_hit, cpu_time_hit;    /* the backend itself ended the guest at that limit */
     bool memory_hit, processes_hit; /* the same where no group holds these */
     /* of a container: it has a user namespace of its own; limits that were held by looking */
     bool user_ns, memory_sampled, processes_sampled, cpu_sampled;

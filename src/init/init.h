@@ -31,7 +31,7 @@ struct init_order {
     uint64_t cpu_ns;                 /* CPU time of everything, 0: no limit */
     uint64_t memory_bytes;           /* 0: no limit */
     uint32_t processes, cpu_percent; /* 0: no limit */
-    uint64_t watch_ns;               /* wall clock after which it ends by itself; 0: never */
+    uint64_t wall_ns;                /* 0: no limit */
 };
 
 struct init_rlimit {
