@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
-from . import _settings
+from . import _docker, _settings
 from .errors import SandboxError
 from .guest.decode import DecodeError, decode
 from .guest.encode import MAX_BYTES, EncodeError, encode
@@ -145,7 +145,7 @@ class SandboxedRunner(ABC):
 class SubprocessRunner(SandboxedRunner):
     """The native wall: a process of its own behind namespaces, filters and limits."""
 
-    def __init__(self, config: Optional[SandboxConfig] = None) -> None:
+    def __init__(self, config: Optional[SandboxConfig] = None, **settings: Any) -> None:
         config = SandboxConfig() if config is None else config
         if not isinstance(config, SandboxConfig):
             raise TypeError(f"config must be a SandboxConfig, not {type(config).__name__}")
@@ -155,7 +155,7 @@ class SubprocessRunner(SandboxedRunner):
         self._sandbox = Sandbox(timeout=config.timeout_seconds, max_memory_mb=config.max_memory_mb,
                                 max_output_bytes=MAX_OUTPUT, level=SecurityLevel(config.security_level).value,
                                 allow_read=[os.path.abspath(os.fspath(d)) for d in config.data_dirs] or None,
-                                max_file_size=MAX_BYTES)
+                                max_file_size=MAX_BYTES, **settings)
 
     def execute(self, code: str, context: Optional[Dict[str, Any]] = None) -> SandboxResult:
         """Runs ``code`` with the variables of ``context``. Code that fails, is refused or is killed is a
@@ -202,24 +202,15 @@ class InProcessRunner(SubprocessRunner):
         super().__init__(SandboxConfig.for_level(SecurityLevel.PERMISSIVE) if config is None else config)
 
 
-class DockerRunner(SandboxedRunner):
-    """A container. This version of Cordon has no container backend, and says so instead of doing less."""
+class DockerRunner(SubprocessRunner):
+    """The same in a container of a Docker engine, behind the same configuration. The code runs with the image's
+    Python. SandboxError where there is no engine or no image."""
 
-    def __init__(self, config: Optional[SandboxConfig] = None) -> None:
-        self.config = SandboxConfig.for_level(SecurityLevel.STRICT) if config is None else config
-        raise SandboxError("Docker is not running", code=69, stage="docker",
-                           hint="use SubprocessRunner; this version has no container backend")
-
-    def execute(self, code: str, context: Dict[str, Any]) -> SandboxResult:
-        raise SandboxError("Docker is not running", code=69, stage="docker")
-
-    def cleanup(self) -> None:
-        """Holds nothing."""
-
-
-def _docker_available() -> bool:
-    """Can a run be given to the container backend? There is none in this version."""
-    return False
+    def __init__(self, config: Optional[SandboxConfig] = None, image: str = _docker.DEFAULT_IMAGE,
+                 runtime: Optional[str] = None) -> None:
+        _docker.check(image)
+        super().__init__(SandboxConfig.for_level(SecurityLevel.STRICT) if config is None else config,
+                         backend="docker", image=image, runtime=runtime)
 
 
 def create_runner(level: SecurityLevel = SecurityLevel.STANDARD,
@@ -230,7 +221,7 @@ def create_runner(level: SecurityLevel = SecurityLevel.STANDARD,
     if config is None:
         config = SandboxConfig.for_level(level)
     if level == SecurityLevel.STRICT:
-        if _docker_available():
+        if _docker.available():
             return DockerRunner(config)
         logger.warning("Docker unavailable, using subprocess for STRICT level")
         return SubprocessRunner(config)

@@ -215,6 +215,7 @@ static int source_step(struct lang_job *job, char *const *argv, const char *stag
     step->loop = job->run->loop;
     step->host = job->run->host;
     step->pool = job->run->pool;
+    step->vars = job->run->vars;
     step->policy = &job->step_policy;
     step->argv = argv;
     step->files = job->files;

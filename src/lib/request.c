@@ -189,26 +189,11 @@ int cordon_request_set_flags(struct cordon_request *r, unsigned flags, struct co
     return 0;
 }
 
-int cordon_request_set_argv(struct cordon_request *r, char *const argv[], struct cordon_err *err)
+/* Where tools and engines are to be looked for is the caller's to say. */
+static int request_places(struct cordon_request *r, struct cordon_err *err)
 {
-    if (!argv || !argv[0])
-        return err_set(err, CORDON_ERR_USAGE, "request", 0, "nothing to run");
-    if (request_strings(r, WIRE_TAG_COMMAND, WIRE_TAG_ARG, argv, err) < 0)
-        return -1;
-    r->has_command = true;
-    return 0;
-}
-
-int cordon_request_set_source(struct cordon_request *r, const char *language, const char *name,
-                              const void *data, size_t len, char *const args[],
-                              struct cordon_err *err)
-{
-    static const char *const places[] = {"PATH", "HOME", "XDG_CACHE_HOME"};
-    if (!data && len > 0)
-        return err_set(err, CORDON_ERR_USAGE, "request", 0, "source without its text");
-    if (!language && !name)
-        return err_set(err, CORDON_ERR_USAGE, "request", 0,
-                       "source text needs a language, or a name that says it");
+    static const char *const places[] = {"PATH", "HOME", "XDG_CACHE_HOME", "DOCKER_HOST",
+                                         "DOCKER_TLS_VERIFY"};
     for (size_t i = 0; !r->has_places && i < ARRAY_SIZE(places); i++) {
         const char *value = secure_getenv(places[i]);
         struct iovec parts[3] = {{(void *)places[i], strlen(places[i])}, {(void *)"=", 1}};
@@ -219,6 +204,31 @@ int cordon_request_set_source(struct cordon_request *r, const char *language, co
             return -1;
     }
     r->has_places = true;
+    return 0;
+}
+
+int cordon_request_set_argv(struct cordon_request *r, char *const argv[], struct cordon_err *err)
+{
+    if (!argv || !argv[0])
+        return err_set(err, CORDON_ERR_USAGE, "request", 0, "nothing to run");
+    if (request_places(r, err) < 0 ||
+        request_strings(r, WIRE_TAG_COMMAND, WIRE_TAG_ARG, argv, err) < 0)
+        return -1;
+    r->has_command = true;
+    return 0;
+}
+
+int cordon_request_set_source(struct cordon_request *r, const char *language, const char *name,
+                              const void *data, size_t len, char *const args[],
+                              struct cordon_err *err)
+{
+    if (!data && len > 0)
+        return err_set(err, CORDON_ERR_USAGE, "request", 0, "source without its text");
+    if (!language && !name)
+        return err_set(err, CORDON_ERR_USAGE, "request", 0,
+                       "source text needs a language, or a name that says it");
+    if (request_places(r, err) < 0)
+        return -1;
     struct iovec parts[3] = {part_string(language ? language : ""),
                              part_string(name ? name : ""),
                              {(void *)(data ? data : zeros), len}};

@@ -134,6 +134,7 @@ struct plan_limits {
 struct plan_container {
     const char *image, *runtime; /* NULL: not asked for */
     const char *dns, *http_proxy;
+    char **vars; /* variables of the caller's that say where the engine is */
     enum network_mode network;
     bool reuse; /* one container for a sequence of trusted commands */
 };
@@ -235,6 +236,7 @@ struct plan_request {
     size_t n_files;
     bool terminal;
     unsigned short rows, columns;
+    char *const *vars; /* the caller's environment, as far as it says where an engine is */
     const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or
                                     with workspace_copy of the copy; NULL: not made yet (explain) */
     bool workspace_copy;

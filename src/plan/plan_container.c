@@ -119,6 +119,50 @@ static int container_texts(struct plan *p, const struct policy *policy, struct c
     return 0;
 }
 
+/* Nothing else of the caller's environment reaches the executable that talks to the engine. */
+static int container_vars(struct plan *p, char *const *vars, struct cordon_err *err)
+{
+    static const char *const names[] = {
+        "DOCKER_HOST=", "DOCKER_TLS_VERIFY=", "HOME=", "XDG_CACHE_HOME="};
+    size_t n = 0;
+    p->container.vars = arena_alloc(&p->arena, (ARRAY_SIZE(names) + 1) * sizeof(char *));
+    if (!p->container.vars)
+        return err_nomem(err, "plan");
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        size_t k = 0;
+        while (vars && vars[k] && !str_starts(vars[k], names[i]))
+            k++;
+        if (vars && vars[k] && !(p->container.vars[n++] = arena_strdup(&p->arena, vars[k])))
+            return err_nomem(err, "plan");
+    }
+    return 0;
+}
+
+/* The guest itself talks to the proxy here; what the caller set by hand stays. */
+static int container_proxy(struct plan *p, struct cordon_err *err)
+{
+    static const char *const names[] = {"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"};
+    size_t n = 0;
+    while (p->env[n])
+        n++;
+    if (!p->container.http_proxy)
+        return 0;
+    char **env = arena_alloc(&p->arena, (n + ARRAY_SIZE(names) + 1) * sizeof(char *));
+    if (!env)
+        return err_nomem(err, "plan");
+    memcpy(env, p->env, n * sizeof(char *));
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        size_t len = strlen(names[i]), k = 0;
+        while (k < n && !(strncmp(env[k], names[i], len) == 0 && env[k][len] == '='))
+            k++;
+        if (k == n &&
+            !(env[n++] = arena_printf(&p->arena, "%s=%s", names[i], p->container.http_proxy)))
+            return err_nomem(err, "plan");
+    }
+    p->env = env;
+    return 0;
+}
+
 int plan_container(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -131,7 +175,8 @@ int plan_container(struct plan *p, const struct plan_request *req, struct cordon
     p->time_ns = false;
     p->setup_ns = CONTAINER_SETUP_NS;
     if (container_check(policy, err) < 0 || container_network(p, policy, err) < 0 ||
-        container_texts(p, policy, err) < 0 || plan_full_grants(p, req, err) < 0)
+        container_texts(p, policy, err) < 0 || container_vars(p, req->vars, err) < 0 ||
+        plan_full_grants(p, req, err) < 0)
         return -1;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
@@ -140,7 +185,7 @@ int plan_container(struct plan *p, const struct plan_request *req, struct cordon
         !str_eq(policy_text(policy, FIELD_TEMP_DIR), "/tmp"))
         return container_refuse(policy, FIELD_TEMP_DIR, "a container's private folder is /tmp",
                                 "use --temp-dir without a path", err);
-    if (plan_set_env(p, policy, PLAN_HOME, tmp, err) < 0)
+    if (plan_set_env(p, policy, PLAN_HOME, tmp, err) < 0 || container_proxy(p, err) < 0)
         return -1;
     return plan_collect_files(p, req, err);
 }

@@ -37,7 +37,8 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
                                    .terminal = job->terminal,
                                    .rows = job->rows,
                                    .columns = job->columns,
-                                   .rootfs = job->rootfs};
+                                   .rootfs = job->rootfs,
+                                   .vars = job->vars};
     *ret_refused = false;
     if (files_begin(job, err) < 0)
         return -1;

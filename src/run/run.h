@@ -39,8 +39,9 @@ struct run_job {
     unsigned short rows, columns;
     const char *stage; /* of a source run, for the result; NULL: a command */
     struct supervise_options options;
-    char *rootfs;    /* folder behind image or rootfs, found by run_start(); owned */
-    const char *cwd; /* the caller's working directory, where kept workspaces go; NULL: our own */
+    char *rootfs;      /* folder behind image or rootfs, found by run_start(); owned */
+    char *const *vars; /* the caller's variables that say where an engine is; NULL: none */
+    const char *cwd;   /* the caller's working directory, where kept workspaces go; NULL: our own */
     struct workspace *workspace; /* an open one to use instead of a new one; stays the caller's */
     struct workspace own_workspace;
     struct pool *pool;              /* of prepared guests; NULL: none */

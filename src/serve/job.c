@@ -155,6 +155,7 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
     run->policy = job->policy;
     run->argv = m->argv;
     run->cwd = m->cwd;
+    run->vars = m->places;
     run->on_done = job_on_done;
     run->data = job;
     run->options = (struct supervise_options){

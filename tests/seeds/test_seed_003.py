@@ -25,7 +25,8 @@ def test_interface():
             SandboxConfig(**wrong)
 
 
-def test_docker_not_running():
+def test_docker_not_running(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     with pytest.raises(SandboxError) as caught:
         asyncio.run(SandboxExecutor(SandboxConfig(), {"KEY": "value"}).execute("echo hello"))
     assert str(caught.value) == "Docker is not running"

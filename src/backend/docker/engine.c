@@ -37,12 +37,19 @@ int engine_call(const struct engine *e, const char *method, const char *path,
     struct http h = HTTP_INIT;
     _cleanup_buf_ struct buf drop = BUF_INIT(HTTP_BODY_MAX);
     int status = -1;
-    if (http_open(&h, &e->host, timeout_ms, err) == 0 &&
-        http_send(&h, method, path, body ? "application/json" : NULL, body ? body->data : NULL,
-                  body ? body->len : 0, false, err) == 0 &&
-        http_read_head(&h, err) == 0 && http_read_body(&h, out ? out : &drop, err) == 0 &&
+    if (http_open(&h, &e->host, timeout_ms, err) < 0)
+        return -1;
+    /* an engine that refuses early hangs up before it has read everything, and has said why */
+    struct cordon_err sent = {0};
+    bool cut = http_send(&h, method, path, body ? "application/json" : NULL,
+                         body ? body->data : NULL, body ? body->len : 0, false, &sent) < 0;
+    if (http_read_head(&h, err) == 0 && http_read_body(&h, out ? out : &drop, err) == 0 &&
         engine_check_version(h.api_version, err) == 0)
         status = h.status;
+    if (cut && (status < 0 || status / 100 == 2)) {
+        *err = sent;
+        status = -1;
+    }
     http_close(&h);
     return status;
 }

@@ -167,7 +167,7 @@ int image_containers(const struct engine *e, struct image_container **ret_list, 
 {
     struct arena arena = {0};
     const struct jsonr_node *root;
-    if (image_list(e, "/containers/json", "{\"label\":[\"" ENGINE_LABEL "\"]}", &arena, &root,
+    if (image_list(e, "/containers/json", "{\"label\":[\"" ENGINE_LABEL "=run\"]}", &arena, &root,
                    err) < 0) {
         arena_done(&arena);
         return -1;

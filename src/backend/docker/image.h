@@ -34,7 +34,8 @@ struct image_container {
     char owner[IMAGE_OWNER_MAX];
 };
 
-/* Containers with our label, running or not; the caller frees the list. */
+/* Containers of runs, going or not; the caller frees the list. A container somebody made of our
+ * image inherits the image's label, which is another. */
 int image_containers(const struct engine *e, struct image_container **ret_list, size_t *ret_n,
                      struct cordon_err *err);
 /* Ids of images with our label that have no name any more; the caller frees the list. */

@@ -12,7 +12,8 @@
 #include "backend/docker/image.h"
 #include "base/util.h"
 
-/* Field 22 of /proc/PID/stat, behind a name that may hold anything. 0: there is no such process. */
+/* Field 22 of /proc/PID/stat, behind a name that may hold anything. 0: there is no such process, or
+ * only its status, which nobody has asked for yet. */
 static unsigned long long owner_start(long pid)
 {
     char path[40], text[1024];
@@ -23,6 +24,8 @@ static unsigned long long owner_start(long pid)
         return 0;
     text[n] = '\0';
     char *at = strrchr(text, ')');
+    if (at && (at[2] == 'Z' || at[2] == 'X'))
+        return 0;
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     return at ? strtoull(at, NULL, 10) : 0;

@@ -34,8 +34,6 @@ struct helper {
     struct helper_message last; /* DONE or FAILED */
 };
 
-extern char **environ;
-
 static void helper_free(struct helper *h)
 {
     if (!h)
@@ -65,7 +63,8 @@ static int helper_locate(struct helper *h, struct cordon_err *err)
 }
 
 /* Descriptors in the helper's order; those that are low already move out of the way first. */
-static _Noreturn void helper_exec(const char *program, const int *fds, size_t n, char *const *argv)
+static _Noreturn void helper_exec(const char *program, const int *fds, size_t n, char *const *argv,
+                                  char *const *vars)
 {
     int moved[8];
     for (size_t i = 0; i < n; i++)
@@ -79,7 +78,7 @@ static _Noreturn void helper_exec(const char *program, const int *fds, size_t n,
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
-    execve(program, argv, environ);
+    execve(program, argv, vars);
     _exit(70);
 }
 
@@ -124,7 +123,7 @@ static int start_process(struct helper_start *s, struct helper *h, struct guest 
                  s->control[1],  s->request,     s->order};
     pid_t pid = fork();
     if (pid == 0)
-        helper_exec(h->program, fds, ARRAY_SIZE(fds), argv);
+        helper_exec(h->program, fds, ARRAY_SIZE(fds), argv, g->plan->container.vars);
     if (pid < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "fork");
     g->event_fd = sys_pidfd_open(pid);
@@ -229,14 +228,14 @@ static int helper_lingers(struct guest *guest)
 }
 
 /* A helper that was killed: what it made is removed by its name. */
-static void helper_remove(struct helper *h)
+static void helper_remove(struct helper *h, char *const *vars)
 {
     pid_t pid = fork();
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
         int fds[] = {null, null, null};
         char *argv[] = {h->program, "remove", h->name, NULL};
-        helper_exec(h->program, fds, ARRAY_SIZE(fds), argv);
+        helper_exec(h->program, fds, ARRAY_SIZE(fds), argv, vars);
     }
     if (pid < 0)
         return;
@@ -249,7 +248,8 @@ static void helper_remove(struct helper *h)
         ;
 }
 
-static void helper_outcome(struct helper *h, struct backend_outcome *o, struct cordon_err *err)
+static void helper_outcome(struct helper *h, char *const *vars, struct backend_outcome *o,
+                           struct cordon_err *err)
 {
     if (h->reported && h->last.type == HELPER_DONE) {
         *o = h->last.outcome;
@@ -263,7 +263,7 @@ static void helper_outcome(struct helper *h, struct backend_outcome *o, struct c
         return;
     }
     err_set(err, CORDON_ERR_INTERNAL, "supervise", 0, HELPER_PROGRAM " ended unexpectedly");
-    helper_remove(h);
+    helper_remove(h, vars);
 }
 
 static void helper_finish(struct guest *guest, struct backend_outcome *ret_outcome,
@@ -275,7 +275,7 @@ static void helper_finish(struct guest *guest, struct backend_outcome *ret_outco
     while (waitpid(guest->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     helper_listen(h);
-    helper_outcome(h, ret_outcome, err);
+    helper_outcome(h, guest->plan->container.vars, ret_outcome, err);
     for (int i = 0; i < 3; i++)
         util_close(&guest->stdio[i]);
     util_close(&guest->event_fd);
