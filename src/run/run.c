@@ -55,7 +55,8 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
     options.on_done = run_on_done;
     options.data = job;
     /* an error in the request shows before a guest is used up for it */
-    options.prepared = job->pool ? pool_take(job->pool, job->plan) : NULL;
+    options.prepared =
+        job->pool && job->plan->backend == BACKEND_NATIVE ? pool_take(job->pool, job->plan) : NULL;
     return supervise_start(&job->supervised, job->loop, run_backend(job->plan), job->plan, &options,
                            ret_refused, err);
 }
@@ -153,7 +154,7 @@ static void run_on_done(void *data)
     uint64_t start_ns = s->was_prepared && started > s->begin_ns ? started - s->begin_ns : 0;
     if (job->on_done)
         job->on_done(job);
-    if (pool && job->plan)
+    if (pool && job->plan && job->plan->backend == BACKEND_NATIVE)
         pool_note(pool, job->plan, start_ns);
 }
 
