@@ -207,6 +207,23 @@ static int cli_signals(struct run_cli *c, struct cordon_err *err)
     return 0;
 }
 
+/* On a descriptor that carries the guest's own output the result has a line of its own, the last
+ * one: whatever the guest wrote stands before it. */
+static int cli_write_status(const struct run_cli *c, const char *text, size_t len)
+{
+    if (c->status_fd < 0)
+        return 0;
+    if (!c->json && (c->status_fd == 1 || c->status_fd == 2)) {
+        const struct result *r = &c->job.result;
+        size_t n = r->out[c->status_fd - 1].len;
+        bool at_start = !r->out[c->status_fd - 1].truncated &&
+                        (n == 0 || r->out[c->status_fd - 1].data[n - 1] == '\n');
+        if (!at_start && cli_write(c->status_fd, "\n", 1) < 0)
+            return -1;
+    }
+    return cli_write(c->status_fd, text, len);
+}
+
 /* The result goes where it was asked for; a result that cannot be delivered is our failure. */
 static int cli_report(struct run_cli *c, const char *hint)
 {
@@ -218,7 +235,7 @@ static int cli_report(struct run_cli *c, const char *hint)
         buf_char(&text, '\n');
         if (text.failed || (c->json && cli_write(1, text.data, text.len) < 0) ||
             cli_write_result(c, text.data, text.len) < 0 ||
-            (c->status_fd >= 0 && cli_write(c->status_fd, text.data, text.len) < 0)) {
+            cli_write_status(c, text.data, text.len) < 0) {
             fprintf(stderr, "Error: the result could not be written: %s\n", strerror(errno));
             status = CORDON_ERR_INTERNAL;
         }

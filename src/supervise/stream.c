@@ -18,7 +18,54 @@
 #define STREAM_SINK_CHUNK 4096
 #define STREAM_FLUSH_MS 100
 
-enum { STRIP_TEXT, STRIP_ESC, STRIP_CSI, STRIP_OSC, STRIP_OSC_ESC, STRIP_C2 };
+/* STRIP_TAIL1 to 3: so many bytes of a character are to come. After C2, E0 and F0 not every byte
+ * can come: U+0080 to U+009F are controls, also in a longer spelling than they have. */
+enum {
+    STRIP_TEXT,
+    STRIP_TAIL1,
+    STRIP_TAIL2,
+    STRIP_TAIL3,
+    STRIP_C2,
+    STRIP_E0,
+    STRIP_F0,
+    STRIP_ESC,
+    STRIP_CSI,
+    STRIP_OSC,
+    STRIP_OSC_ESC,
+};
+
+/* After a control of U+0080 to U+009F, whether spelled as one byte or two. */
+static int strip_after_c1(unsigned char c)
+{
+    if (c == 0x9b)
+        return STRIP_CSI;
+    return c == 0x90 || c == 0x98 || (c >= 0x9d && c <= 0x9f) ? STRIP_OSC : STRIP_TEXT;
+}
+
+/* What a byte of text leads to; it stays unless it is a control. */
+static int strip_text(unsigned char c, bool *ret_keep)
+{
+    *ret_keep =
+        c >= 0x20 ? c != 0x7f && !(c >= 0x80 && c <= 0x9f) : c == '\n' || c == '\t' || c == '\r';
+    if (c == 0x1b)
+        return STRIP_ESC;
+    if (c >= 0x80 && c <= 0x9f)
+        return strip_after_c1(c);
+    if (c < 0xc2 || c > 0xf4)
+        return STRIP_TEXT;
+    if (c == 0xc2 || c == 0xe0 || c == 0xf0)
+        return c == 0xc2 ? STRIP_C2 : c == 0xe0 ? STRIP_E0 : STRIP_F0;
+    return c < 0xe0 ? STRIP_TAIL1 : c < 0xf0 ? STRIP_TAIL2 : STRIP_TAIL3;
+}
+
+/* The second byte of a character after which it is a plain one; else it is judged as text. */
+static bool strip_goes_on(int state, unsigned char c)
+{
+    unsigned char least = state == STRIP_C2 || state == STRIP_E0 ? 0xa0
+                          : state == STRIP_F0                    ? 0x90
+                                                                 : 0x80;
+    return c >= least && c <= 0xbf;
+}
 
 /* Takes terminal control out of text in place: a guest must not retitle, clear or answer on the
  * caller's terminal. Newline, tab and carriage return stay. */
@@ -27,23 +74,29 @@ static size_t stream_strip(int *state, char *data, size_t len)
     size_t out = 0;
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)data[i];
+        bool keep;
         switch (*state) {
         case STRIP_TEXT:
-            if (c == 0x1b)
-                *state = STRIP_ESC;
-            else if (c >= 0x20 ? c != 0x7f : c == '\n' || c == '\t' || c == '\r')
+            *state = strip_text(c, &keep);
+            if (keep)
                 data[out++] = (char)c;
-            if (c == 0xc2)
-                *state = STRIP_C2; /* U+0080 to U+009F are controls too: CSI is C2 9B */
             break;
-        case STRIP_C2: /* what is left of it, a lone C2, shows as a box */
-            *state = c == 0x9b                                            ? STRIP_CSI
-                     : c == 0x90 || c == 0x98 || (c >= 0x9d && c <= 0x9f) ? STRIP_OSC
-                                                                          : STRIP_TEXT;
-            if (c >= 0x80 && c <= 0x9f)
+        case STRIP_TAIL1:
+        case STRIP_TAIL2:
+        case STRIP_TAIL3:
+        case STRIP_C2: /* of a control a lone C2 is left, which shows as a box */
+        case STRIP_E0:
+        case STRIP_F0:
+            if (strip_goes_on(*state, c)) {
+                data[out++] = (char)c;
+                *state = *state == STRIP_F0                            ? STRIP_TAIL2
+                         : *state == STRIP_E0                          ? STRIP_TAIL1
+                         : *state == STRIP_C2 || *state == STRIP_TAIL1 ? STRIP_TEXT
+                                                                       : *state - 1;
                 break;
-            i--; /* anything else is judged as text */
+            }
             *state = STRIP_TEXT;
+            i--;
             break;
         case STRIP_ESC:
             if (c == '[')

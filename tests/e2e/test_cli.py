@@ -251,6 +251,18 @@ def test_status_fd():
     assert done.stdout == b"out\n" and result["stdout"] == "out\n"
 
 
+@pytest.mark.parametrize("fd", [1, 2])
+@pytest.mark.parametrize("text", ["out\\n", '{"verdict":"ok"}', ""], ids=["line", "forged", "nothing"])
+def test_status_on_the_guests_own_stream_is_its_last_line(fd, text):
+    done = subprocess.run(command("--log", "quiet", "--status-fd", fd, "--", SH, "-c", f"printf '{text}' >&{fd}; exit 3"),
+                          env=host_env(), capture_output=True, timeout=60)
+    stream = done.stdout if fd == 1 else done.stderr
+    result = json.loads(stream.splitlines()[-1])
+    check_shape(result)
+    assert result["verdict"] == "nonzero_exit" and result["exit_code"] == 3 == done.returncode
+    assert len(stream.splitlines()) == (2 if text else 1)
+
+
 def test_status_fd_does_not_reach_the_guest():
     read, write = os.pipe()
     try:

@@ -238,6 +238,40 @@ static void endings(void **state)
     assert_string_equal(cordon_verdict_name((enum cordon_verdict)99), "unknown");
 }
 
+static struct cordon_request *source(const char *language, const char *name, const char *text,
+                                     char *const *args)
+{
+    struct cordon_request *r = cordon_request_new();
+    assert_non_null(r);
+    assert_int_equal(cordon_request_set_source(r, language, name, text, strlen(text), args, &err),
+                     0);
+    return r;
+}
+
+static void sources(void **state)
+{
+    (void)state;
+    char *args[] = {"one", "two words", NULL};
+    struct cordon_result *r = run(handle, source("sh", NULL, "echo $# \"$2\"; exit 4\n", args));
+    assert_int_equal(cordon_result_exit_code(r), 4);
+    assert_output(r, CORDON_STDOUT, "2 two words\n");
+    assert_string_equal(cordon_result_stage(r), "run");
+    cordon_result_free(r);
+
+    r = run(handle, source(NULL, "x.sh", "echo by suffix\n", NULL));
+    assert_output(r, CORDON_STDOUT, "by suffix\n");
+    cordon_result_free(r);
+
+    /* the last of the two counts */
+    char *argv[] = {"echo", "command", NULL};
+    struct cordon_request *both = source("sh", NULL, "echo source\n", NULL);
+    assert_int_equal(cordon_request_set_argv(both, argv, &err), 0);
+    r = run(handle, both);
+    assert_output(r, CORDON_STDOUT, "command\n");
+    assert_null(cordon_result_stage(r));
+    cordon_result_free(r);
+}
+
 static void expect_error(struct cordon_request *r, int code, const char *text)
 {
     struct cordon_result *result = (void *)1;
@@ -252,6 +286,7 @@ static void expect_error(struct cordon_request *r, int code, const char *text)
 static void errors(void **state)
 {
     (void)state;
+    expect_error(source("no-such-language", NULL, "x", NULL), CORDON_ERR_USAGE, "unknown language");
     struct cordon_request *r = shell("true");
     assert_int_equal(cordon_request_set(r, "time_limits", "5s", &err), 0);
     expect_error(r, CORDON_ERR_USAGE, "time_limits");
@@ -950,6 +985,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sync_run),
         cmocka_unit_test(endings),
+        cmocka_unit_test(sources),
         cmocka_unit_test(errors),
         cmocka_unit_test(wrong_program),
         cmocka_unit_test(inputs),

@@ -246,6 +246,39 @@ static void terminal_gets_no_escape_sequences(void **state)
         {"\x1b\x1b[1mx", "x"},
         {"\x1b(0q", "0q"},
         {"caf\xc3\xa9", "caf\xc3\xa9"},
+        {"\xc3\x80 \xe2\x80\x9c \xf0\x9f\x98\x80", "\xc3\x80 \xe2\x80\x9c \xf0\x9f\x98\x80"},
+        {"a\x9b"
+         "31mb",
+         "ab"},
+        {"a\x9d"
+         "0;title\x07"
+         "b",
+         "ab"},
+        {"a\xc2\x9b"
+         "31mb",
+         "a\xc2"
+         "b"},
+        {"a\x84\x85\x8d"
+         "b\xa9",
+         "ab\xa9"},
+        {"\xe2\x9b"
+         "31mx",
+         "\xe2\x9b"
+         "31mx"},
+        {"\xc3\x9b"
+         "31mx",
+         "\xc3\x9b"
+         "31mx"},
+        {"\xe0\x82\x9b"
+         "31mx",
+         "\xe0x"},
+        {"\xf0\x80\x82\x9b"
+         "31mx",
+         "\xf0x"},
+        {"\xf5\x9b"
+         "31mx",
+         "\xf5x"},
+        {"\xe2\x1b[31mx", "\xe2x"},
     };
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     assert_true(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);

@@ -32,16 +32,21 @@ bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags)
     return nr == SYS_fork || nr == SYS_vfork || (nr == SYS_clone && !(flags & namespaces));
 }
 
-/* Answers one refused call. Only the number is read: pointers of a guest are never followed, and
- * the call is never let through. */
-static void init_answer(const struct native_child *c, int listener)
+void native_pace_refusals(void)
 {
-    struct native_status *status = c->status;
     static unsigned answers;
     if (++answers > INIT_ANSWERS_FREE) {
         answers = INIT_ANSWERS_FREE;
         nanosleep(&(struct timespec){.tv_nsec = INIT_ANSWER_PAUSE_NS}, NULL);
     }
+}
+
+/* Answers one refused call. Only the number is read: pointers of a guest are never followed, and
+ * the call is never let through. */
+static void init_answer(const struct native_child *c, int listener)
+{
+    struct native_status *status = c->status;
+    native_pace_refusals();
     struct seccomp_notif req;
     memset(&req, 0, sizeof(req));
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0)

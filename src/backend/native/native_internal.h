@@ -232,6 +232,8 @@ int native_command_find(const struct plan *p,
 void native_command_note_static(const struct plan *p, struct native_status *status);
 
 /* init.c: reaps, serves the listener, reports */
+/* Before each answer to a refused call: past some thousand they wait. */
+void native_pace_refusals(void);
 /* Was this call sent to the listener because one process is the limit? One that asks for namespaces
  * would be refused anyway. */
 bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags);
