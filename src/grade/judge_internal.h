@@ -60,6 +60,7 @@ struct judge_slot {
 
 struct judge_state {
     struct judge_program submission, checker, interactor;
+    struct policy helper_policy; /* what checker and interactor are made ready with; borrows */
     struct judge_slot *slots;
     unsigned n_slots;
     struct grade_outcome outcome;

@@ -40,13 +40,26 @@ static void program_binary(struct judge_program *p, const char *path, const char
     p->ready.n_files = 1;
 }
 
+/* Rules about the submission's own program and its folder are not for the grader's programs. */
+static const struct policy *helper_base(struct judge *judge)
+{
+    static const enum field_id none[] = {FIELD_WORKSPACE,       FIELD_KEEP,
+                                         FIELD_OUTPUT,          FIELD_ALLOWED_BINARIES,
+                                         FIELD_ALLOWED_IMPORTS, FIELD_BLOCKED_IMPORTS};
+    struct policy *p = &judge->state->helper_policy;
+    *p = *judge->policy;
+    for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+        p->values[none[i]] = (struct policy_value){0};
+    return p;
+}
+
 int judge_program_start(struct judge *judge, struct judge_program *p, const char *path,
                         const char *helper, struct cordon_err *err)
 {
     bool binary = false;
     p->ready.loop = judge->loop;
     p->ready.host = judge->host;
-    p->ready.policy = judge->policy;
+    p->ready.policy = helper ? helper_base(judge) : judge->policy;
     p->ready.on_done = program_over;
     p->ready.data = p;
     p->ready.result.verdict = VERDICT_OK;

@@ -319,6 +319,23 @@ def test_a_checker_in_c_is_compiled_and_one_that_does_not_compile_is_the_graders
     assert done.returncode == 64 and "does not compile" in done.stderr and "nothing" in done.stderr
 
 
+def test_rules_for_the_submission_are_not_the_checkers(cases, shared, full):
+    """Module control, allowed binaries and the workspace are about the submission."""
+    folder = shared / "w"
+    folder.mkdir()
+    (folder / "data.txt").write_text("3")
+    check = write(shared, "check.py", CHECKER)
+    reads = write(folder, "a.py", "print(open('data.txt').read())")
+    outcome = report("--workspace", folder, "--compare", check, "--cases", cases, reads)
+    assert verdicts(outcome) == ["AC", "WA"], outcome
+    assert not (folder / "input.txt").exists()
+    plain = write(shared, "b.py", SOURCES["python", "right"])
+    assert report("--block-import", "sys", "--compare", check, "--cases", cases, plain)["verdict"] == "AC"
+    need_tool("c")
+    check = write(shared, "check.c", "int main(void) { return 0; }")
+    assert report("--allow-binary", "python3", "--compare", check, "--cases", cases, plain)["verdict"] == "AC"
+
+
 def test_a_checker_is_behind_the_wall_too(cases, shared, canary):
     check = write(shared, "check.py", f"""
 import os, socket, sys
