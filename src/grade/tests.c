@@ -134,6 +134,7 @@ static void tests_user_gone(struct party *p)
 {
     struct tests_run *r = p->owner;
     const struct result *res = &p->run.result;
+    grade_note_wall(r->outcome, res);
     if (res->verdict == VERDICT_SANDBOX_ERROR && !r->finishing) {
         tests_fail(r, &p->run.supervised.err);
         if (r->err.code == 0)
