@@ -115,6 +115,10 @@ def test_refused_literal_fails_fast_and_is_recorded(net):
     """Nothing routes there: the guest hears it at once."""
     r = curl(net, "http://203.0.113.20/")
     assert r.verdict == "nonzero_exit" and r.seconds < 2 * PATIENCE, str(r)
+    assert r.denied("203.0.113.20:80", "network") and attempts(r, address="203.0.113.20", port=80), str(r)
+    r = curl(net, "http://ok.test:81/")
+    assert r.verdict == "nonzero_exit" and r.seconds < 2 * PATIENCE, str(r)
+    assert r.denied("ok.test:81", "network"), str(r)
     assert not net.hits("http")
 
 
@@ -407,6 +411,11 @@ def test_own_loopback_keeps_every_port(net):
     assert r.out.splitlines() == ["guest's own"] * 2, str(r)
 
 
+def test_low_ports_are_the_guests_too(net):
+    r = net.python(SERVE, *OK, args=[80, "127.0.0.1", "0.0.0.0"])
+    assert r.out.splitlines() == ["guest's own"] * 2, str(r)
+
+
 def test_localhost_is_the_guests_own(net):
     r = curl(net, "http://localhost:80/", "-m", "5", opts=[*OK, "--allow-network", "localhost"])
     assert r.verdict == "nonzero_exit" and not net.hits("inside"), str(r)
@@ -422,15 +431,16 @@ def test_host_port(net):
         assert bool(net.hits("inside", port=port)) == good
 
 
-def test_publish(net):
-    code = """import socket
-s = socket.create_server(("", 9000))
+@pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1"])
+def test_publish(net, address):
+    code = """import socket, sys
+s = socket.create_server((sys.argv[1], 9000))
 print("up", flush=True)
 for _ in range(3):
     c, _ = s.accept()
     c.sendall(b"served " + c.recv(100)); c.close()
 """
-    child = net.start(*OK, "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c", code)
+    child = net.start(*OK, "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c", code, address)
     try:
         assert child.stdout.readline() == b"up\n"
         for _ in range(3):
@@ -462,6 +472,18 @@ def test_udp(net):
     assert len(net.hits("udp")) == 1
     r = net.python(UDP, *OK, "--allow-network", "time.test:7010", args=["time.test", 7010])
     assert "refused" in r.out and len(net.hits("udp")) == 1, str(r)
+
+
+def test_caps(net):
+    """Connections at one time, and bytes of a whole run."""
+    many = ["--allow-network", "ok.test:7000", "--allow-read", GUESTS, "--", guest_path("netclient"), "many", "ok.test", "7000", "10"]
+    r = net.run("--max-connections", "4", *many)
+    assert r.get("good") == "4" and r.denied("ok.test:7000")[0]["rule"] == "max_connections = 4", str(r)
+    assert net.run(*many).get("good") == "10"
+    for cap, good in (("1M", False), ("64M", True)):
+        r = curl(net, "http://ok.test/big?n=20000000", "-o", "/dev/null", opts=[*OK, "--max-traffic", cap])
+        assert (r.verdict == "ok") == good, str(r)
+        assert good or r.result["network"]["bytes_down"] < 8 << 20, str(r)
 
 
 def test_upstream_proxy(net):
