@@ -45,6 +45,7 @@ class ExecutionResult:
     limit: Optional[Dict[str, Any]] = None
     error: Optional[str] = None
     denials: List[Dict[str, Any]] = field(default_factory=list)
+    network: Optional[Dict[str, Any]] = None
     enforcement: Dict[str, Any] = field(default_factory=dict)
     changed_files: List[Dict[str, Any]] = field(default_factory=list)
     diff: Optional[str] = None

@@ -143,6 +143,8 @@ static int broker_take_sockets(struct broker *b)
                 return -1;
         last = in.is_last != 0;
         b->has_v6 = in.has_v6 != 0;
+        if (last && !in.sees_all)
+            broker_record(b, &(struct netwire_record){.verdict = NETWIRE_BLIND});
     }
     close(NETWIRE_SETUP_FD);
     return 0;

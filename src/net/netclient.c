@@ -169,6 +169,8 @@ bool netclient_read(struct netclient *c, void (*fn)(void *data, const struct net
         r->rule[sizeof(r->rule) - 1] = '\0';
         if (r->verdict == NETWIRE_BROKEN)
             snprintf(c->failure, sizeof(c->failure), "%s", r->rule);
+        else if (r->verdict == NETWIRE_BLIND)
+            c->is_blind = true;
         else
             fn(data, r);
     }

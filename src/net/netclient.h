@@ -16,6 +16,7 @@ struct netclient {
     int setup_fd; /* for the set-up helper; closed by whoever started the guest */
     size_t n_partial;
     struct netwire_record partial;
+    bool is_blind;     /* attempts without a route are not seen */
     char failure[160]; /* the broker's last words, when it could not go on */
 };
 

@@ -27,6 +27,7 @@ struct netlog {
     size_t n_denials, cap_denials;
     uint64_t other_denials;
     uint64_t bytes_up, bytes_down;
+    bool is_blind; /* attempts that no rule gives a route were refused unseen */
 };
 
 /* Out of memory counts the record as dropped. */

@@ -56,12 +56,20 @@ struct netwire_socket {
 struct netwire_sockets {
     uint16_t n;
     uint8_t is_last;
-    uint8_t has_v6; /* in the last packet: the guest has IPv6 */
+    uint8_t has_v6;   /* in the last packet: the guest has IPv6 */
+    uint8_t sees_all; /* and what nobody allowed comes to the gate too, to be seen and refused */
     struct netwire_socket rows[NETWIRE_BATCH];
 };
 
-/* FAILED: allowed, and nobody answered. BROKEN: no attempt, the broker itself cannot go on. */
-enum netwire_verdict { NETWIRE_ALLOWED, NETWIRE_REFUSED, NETWIRE_FAILED, NETWIRE_BROKEN };
+/* FAILED: allowed, and nobody answered. The others are no attempts. BROKEN: the broker itself
+ * cannot go on. BLIND: attempts without a route will not be seen. */
+enum netwire_verdict {
+    NETWIRE_ALLOWED,
+    NETWIRE_REFUSED,
+    NETWIRE_FAILED,
+    NETWIRE_BROKEN,
+    NETWIRE_BLIND,
+};
 enum netwire_protocol { NETWIRE_P_TCP, NETWIRE_P_UDP, NETWIRE_P_DNS, NETWIRE_P_OTHER };
 
 /* One attempt. Names and rules are text without control characters. */

@@ -97,6 +97,7 @@ static void json_network(struct jsonw *j, const struct netlog *log)
     }
     jsonw_close(j, ']');
     jsonw_uint(j, "attempts_dropped", log->dropped);
+    jsonw_bool(j, "all_observed", !log->is_blind);
     jsonw_uint(j, "bytes_up", log->bytes_up);
     jsonw_uint(j, "bytes_down", log->bytes_down);
     jsonw_close(j, '}');
@@ -173,6 +174,8 @@ void result_json_enforcement(struct jsonw *j, const struct result *r)
         jsonw_str(j, "cgroup", o && o->cgroup[0] ? o->cgroup : "none");
         if (p->apparmor)
             jsonw_str(j, "apparmor", p->apparmor);
+        if (p->net || p->host_network)
+            jsonw_str(j, "network", p->net ? "broker" : "host");
         jsonw_str(j, "no_new_privs", "on");
         jsonw_str(j, "caps", "none");
         jsonw_str(j, "denials", o && o->denials_unobserved ? "not observed" : "observed");

@@ -66,6 +66,7 @@ void supervise_net_done(struct supervised *s)
     if (!s->guest.net)
         return;
     loop_set(s->loop, &s->net, 0);
+    s->netlog.is_blind = s->guest.net->is_blind;
     snprintf(s->net_failure, sizeof(s->net_failure), "%s", s->guest.net->failure);
     netclient_free(s->guest.net);
     s->guest.net = NULL;

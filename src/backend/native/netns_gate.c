@@ -84,6 +84,7 @@ static int gate_send(bool is_last)
     } control = {0};
     gate.out.is_last = is_last;
     gate.out.has_v6 = gate.has_v6;
+    gate.out.sees_all = gate.refuses;
     struct iovec iov = {&gate.out, sizeof(gate.out)};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     size_t n = gate.out.n;
