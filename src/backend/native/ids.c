@@ -68,9 +68,25 @@ int native_map_self(const struct plan *p)
     return ids_map(0, PLAN_GUEST_UID, p->host_uid, PLAN_GUEST_GID, p->host_gid, true);
 }
 
+/* Our ids become the guest's. A launcher's root that makes files for the guest and then gives them
+ * away needs to be somebody as well: it stays who it is. */
+static int ids_map_caller(pid_t pid, unsigned id, unsigned helper)
+{
+    char path[32], map[96];
+    if (!helper)
+        return ids_map(pid, geteuid(), id, getegid(), id, false);
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    snprintf(map, sizeof(map), "%u %u 1\n%u %u 1\n", (unsigned)geteuid(), id, helper, helper);
+    if (dir < 0 || ids_write(dir, "uid_map", map) < 0)
+        return -1;
+    snprintf(map, sizeof(map), "%u %u 1\n%u %u 1\n", (unsigned)getegid(), id, helper, helper);
+    return ids_write(dir, "gid_map", map);
+}
+
 /* A user namespace whose only use is its map: the caller's ids become the guest's. It lives as long
  * as the descriptor; the process that made it is gone when this returns. */
-int native_map_namespace(unsigned id)
+static int ids_map_namespace(unsigned id, unsigned helper)
 {
     _cleanup_close_ int pidfd = -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD,
@@ -92,7 +108,7 @@ int native_map_namespace(unsigned id)
             pause();
     }
     int fd = -1, saved = 0;
-    if (ids_map(pid, geteuid(), id, getegid(), id, false) == 0) {
+    if (ids_map_caller(pid, id, helper) == 0) {
         char path[48];
         snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
         fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -105,11 +121,17 @@ int native_map_namespace(unsigned id)
     return fd;
 }
 
+int native_map_namespace(unsigned id)
+{
+    return ids_map_namespace(id, 0);
+}
+
 /* Opens what root grants as detached mounts on which the caller's files belong to the guest. They
  * are made here because the guest's pid 1 may be unable to reach the source by its path. A file
  * system that cannot be mapped is shown as it is: world-readable files work, the caller's private
  * ones do not, which is less access, never more. */
-int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct cordon_err *err)
+int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *mount_fds,
+                      struct cordon_err *err)
 {
     _cleanup_close_ int userns = -1;
     for (size_t i = 0; i < p->n_ops; i++) {
@@ -117,7 +139,7 @@ int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct 
         if (op->kind != PLAN_OP_BIND || !(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD)))
             continue;
         bool mapped = op->flags & PLAN_BIND_GRANT;
-        if (mapped && userns < 0 && (userns = native_map_namespace(id)) < 0)
+        if (mapped && userns < 0 && (userns = ids_map_namespace(id, helper)) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno,
                            "user namespace for mapped mounts");
         _cleanup_close_ int tree = native_open_source(op);

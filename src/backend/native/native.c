@@ -264,7 +264,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
         return -1;
     unsigned id = native_next_id(plan);
     if (plan->own_host_ids && plan->tier == TIER_FULL &&
-        native_idmap_open(plan, id, s.mount_fds, err) < 0) {
+        native_idmap_open(plan, id, s.oci ? s.oci->root_id : 0, s.mount_fds, err) < 0) {
         /* the first thing that asks for a user namespace here: its refusal is that of the tier */
         *ret_host_refused =
             str_eq(err->stage, "ids") && err->sys_errno != ENOMEM && err->sys_errno != EAGAIN;
@@ -301,7 +301,7 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
 
     bool refused = false;
     bool told = plan->own_host_ids || plan->oci; /* who waits for its map */
-    if ((plan->oci ? oci_write_maps(plan, pid, id, &refused, err) < 0
+    if ((plan->oci ? oci_write_maps(plan, s.oci, pid, id, &refused, err) < 0
                    : plan->tier == TIER_FULL && plan->own_host_ids &&
                          native_write_maps(pid, id, &refused, err) < 0) ||
         (told && send(s.go[1], "g", 1, MSG_NOSIGNAL) != 1 && errno != EPIPE &&

@@ -246,7 +246,9 @@ int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_e
 int native_map_self(const struct plan *p);
 /* A user namespace for mapped mounts: the caller's ids become this one. The descriptor, or -1. */
 int native_map_namespace(unsigned id);
-int native_idmap_open(const struct plan *p, unsigned id, int *mount_fds, struct cordon_err *err);
+/* helper: id of a process of ours that also makes files there, 0: none */
+int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *mount_fds,
+                      struct cordon_err *err);
 
 /* keeper.c: tier landlock. The keeper stands in for pid 1. */
 _Noreturn void native_keeper_main(struct native_child *c);

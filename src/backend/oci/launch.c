@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -407,6 +408,9 @@ _Noreturn void oci_launch_main(struct native_child *c)
     native_child_leave_keyring(c);
     if (!launch_is_gvisor(c))
         launch_no_more_namespaces(c);
+    /* runsc talks to its sandbox by the name of an abstract socket, which is one per network */
+    else if (unshare(CLONE_NEWNET) < 0)
+        native_child_fail(c, "network namespace", errno, "unshare");
     int sig_fd = native_child_signals(c, false);
     if (native_child_receive_groups(c) < 0)
         _exit(1); /* the supervisor gave up or died */

@@ -35,6 +35,7 @@ enum oci_fd {
 struct oci_start {
     int status_fd, exe_fd, v2_fd; /* -1: none */
     size_t exe_len;               /* of what has to be loaded */
+    unsigned root_id;             /* started by root: who the launcher's root is on the host */
     char *job;                    /* what init is to do, see job.c */
     size_t job_len;
 };
@@ -45,8 +46,8 @@ int oci_prepare(const struct plan *p, struct oci_start **ret, struct native_stat
 void oci_free(struct oci_start *o);
 /* The id map of the launcher: root of its own, and the guest. Without root gVisor's launcher maps
  * itself. */
-int oci_write_maps(const struct plan *p, pid_t pid, unsigned id, bool *ret_refused,
-                   struct cordon_err *err);
+int oci_write_maps(const struct plan *p, const struct oci_start *o, pid_t pid, unsigned id,
+                   bool *ret_refused, struct cordon_err *err);
 
 /* launch.c: the launcher; never returns */
 _Noreturn void oci_launch_main(struct native_child *c);

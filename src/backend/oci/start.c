@@ -57,6 +57,8 @@ int oci_prepare(const struct plan *p, struct oci_start **ret, struct native_stat
     if (!o)
         return err_nomem(err, "start");
     o->status_fd = o->v2_fd = -1;
+    /* an id of nobody: taken like a guest's, so that no guest has it meanwhile */
+    o->root_id = p->own_host_ids ? native_next_id(p) : 0;
     o->exe_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (o->exe_fd < 0 || start_exe_size(o->exe_fd, &o->exe_len) < 0) {
         oci_free(o);
@@ -127,14 +129,13 @@ static int start_map_user(const struct plan *p, pid_t pid, struct cordon_err *er
     return err_hint(err, "look at /etc/subuid and /etc/subgid, or use --backend native");
 }
 
-int oci_write_maps(const struct plan *p, pid_t pid, unsigned id, bool *ret_refused,
-                   struct cordon_err *err)
+int oci_write_maps(const struct plan *p, const struct oci_start *o, pid_t pid, unsigned id,
+                   bool *ret_refused, struct cordon_err *err)
 {
     char map[96];
     if (!p->own_host_ids)
         return p->oci->alone ? 0 : start_map_user(p, pid, err);
-    /* the launcher's root is an id of nobody: the next one, which no guest has meanwhile */
-    snprintf(map, sizeof(map), "0 %u 1\n%u %u 1\n", native_next_id(p), PLAN_GUEST_UID, id);
+    snprintf(map, sizeof(map), "0 %u 1\n%u %u 1\n", o->root_id, PLAN_GUEST_UID, id);
     if (start_write(pid, "uid_map", map) == 0 && start_write(pid, "gid_map", map) == 0)
         return 0;
     *ret_refused = errno == EPERM || errno == EACCES;
