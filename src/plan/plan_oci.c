@@ -97,6 +97,14 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
 static int oci_gvisor_limits(struct plan *p, struct cordon_err *err)
 {
     struct plan_limits *l = &p->limits;
+    if (l->memory_bytes && !p->by_group.memory) {
+        err_set(
+            err, CORDON_ERR_HOST, "plan", 0,
+            "memory_limit: under gVisor only a control group can hold it: its guests' memory is "
+            "a file that nobody outside can tell apart");
+        return err_hint(err, "run as root, or delegate a cgroup v2 group to this user (`cordon "
+                             "doctor`), or use another backend");
+    }
     if (l->memory_bytes && l->memory_bytes < GVISOR_MEMORY) {
         err_set(err, CORDON_ERR_HOST, "plan", 0,
                 "memory_limit: gVisor's own kernel needs 64M of it");

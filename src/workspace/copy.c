@@ -258,14 +258,16 @@ static int remove_empty_into(DIR *dir, int top, unsigned long *counter)
         if (unlinkat(fd, e->d_name, AT_REMOVEDIR) == 0)
             continue;
         char name[32];
-        int tries = 0;
-        do
+        int tries = 0, r;
+        do {
             snprintf(name, sizeof(name), ".r%lu", (*counter)++);
-        while (renameat(fd, e->d_name, top, name) < 0 &&
-               (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR ||
-                (errno == EACCES && fchmodat(fd, e->d_name, 0700, 0) == 0)) &&
-               ++tries < 1000);
-        if (tries == 1000)
+            r = renameat(fd, e->d_name, top, name);
+        } while (r < 0 &&
+                 (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR ||
+                  (errno == EACCES && fchmodat(fd, e->d_name, 0700, 0) == 0)) &&
+                 ++tries < 1000);
+        /* what can neither go nor move would be met again for ever */
+        if (r < 0 && errno != ENOENT)
             return -1;
     }
     return 0;

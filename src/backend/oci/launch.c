@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -164,6 +165,41 @@ static void launch_scratch(struct native_child *c, const struct plan_op *op)
         native_child_fail(c, "scratch", errno, path);
 }
 
+/* As the guest: what is made belongs to it. Rights, if wanted, stay in effect. */
+static void launch_as_guest(struct native_child *c, bool rights)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2];
+    if (syscall(SYS_setresgid, -1, PLAN_GUEST_GID, -1) < 0 ||
+        syscall(SYS_setresuid, -1, PLAN_GUEST_UID, -1) < 0)
+        native_child_fail(c, "ids", errno, "setresuid");
+    if (!rights)
+        return;
+    if (syscall(SYS_capget, &header, data) < 0)
+        native_child_fail(c, "ids", errno, "capget");
+    data[0].effective = data[0].permitted;
+    data[1].effective = data[1].permitted;
+    if (syscall(SYS_capset, &header, data) < 0)
+        native_child_fail(c, "ids", errno, "capset");
+}
+
+static void launch_as_root(struct native_child *c)
+{
+    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)
+        native_child_fail(c, "ids", errno, "setresuid");
+    prctl(PR_SET_DUMPABLE, 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* The kernel keeps a folder of its own beside the upper one, owned by who mounts: the caller must
+ * be able to remove it. */
+static void launch_overlay(struct native_child *c, int place, const struct plan_op *op)
+{
+    launch_as_guest(c, true);
+    native_root_overlay(c, place, op);
+    launch_as_root(c);
+}
+
 static bool launch_is_dev(const struct plan_op *op)
 {
     return str_starts(op->dst, "dev/") || str_starts(op->dst, "proc/") || str_eq(op->dst, "proc");
@@ -196,7 +232,7 @@ static void launch_op(struct native_child *c, int rootfd, int overlay, size_t i)
         if (plan_oci_is_layer(op))
             return;
         break;
-    case PLAN_OP_OVERLAY: native_root_overlay(c, overlay, op); break;
+    case PLAN_OP_OVERLAY: launch_overlay(c, overlay, op); break;
     case PLAN_OP_SCRATCH: launch_scratch(c, op); break;
     case PLAN_OP_MASK:
     case PLAN_OP_PROC:
@@ -226,21 +262,15 @@ static void launch_enter_cwd(struct native_child *c)
         native_child_fail(c, "working directory", at[0] ? errno : ENOENT, p->cwd);
 }
 
-/* As the guest: what is put there belongs to it. */
 static void launch_files(struct native_child *c)
 {
     const struct plan *p = c->plan;
     if (p->n_files == 0 && !p->hands_back_cwd)
         return;
     launch_enter_cwd(c);
-    if (syscall(SYS_setresgid, -1, PLAN_GUEST_GID, -1) < 0 ||
-        syscall(SYS_setresuid, -1, PLAN_GUEST_UID, -1) < 0)
-        native_child_fail(c, "ids", errno, "setresuid");
+    launch_as_guest(c, false);
     native_child_copy_files(c);
-    if (syscall(SYS_setresuid, -1, 0, -1) < 0 || syscall(SYS_setresgid, -1, 0, -1) < 0)
-        native_child_fail(c, "ids", errno, "setresuid");
-    prctl(PR_SET_DUMPABLE, 1);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    launch_as_root(c);
     if (p->hands_back_cwd)
         native_collect_send(c);
     if (chdir("/") < 0)
