@@ -12,7 +12,7 @@ CLANG ?= clang
 export BUILD
 
 .DEFAULT_GOAL := all
-.PHONY: all with-tests help quickstart test test-full test-vm asan bench bench-check fuzz lint format docs-check \
+.PHONY: all with-tests help quickstart behaviour test test-full test-vm asan bench bench-check fuzz lint format docs-check \
         install clean
 
 all: $(BUILD)/build.ninja ## build the command, the library and the man pages
@@ -34,6 +34,11 @@ quickstart: ## install what is missing, build, and take the tour
 	@tools/deps build
 	@$(MAKE) --no-print-directory all
 	@tools/quickstart $(BUILD)/cordon
+
+behaviour: ## one suite against every wall: native, docker, runc, crun, gVisor; the table must agree
+	@tools/deps build test walls $(if $(filter 0,$(shell id -u)),docker)
+	@$(MAKE) --no-print-directory all
+	@tools/run-behaviour
 
 test: ## install the test tools, build, run the unit tests and both end-to-end worlds
 	@tools/deps build test $(if $(findstring --docker,$(TEST_ARGS)),docker)
