@@ -319,9 +319,13 @@ int cases_check(const struct cases *cases, bool needs_expected, struct cordon_er
         err_set(err, CORDON_ERR_USAGE, "cases", 0, "there is no case");
         return err_hint(err, "a folder has NAME.in and NAME.out; a JSON file a list \"cases\"");
     }
-    for (size_t i = 0; needs_expected && i < cases->n; i++) {
+    for (size_t i = 0; i < cases->n; i++) {
         const struct cases_row *row = &cases->rows[i];
-        if (row->has_expected)
+        const char *paths[] = {row->input.path, row->expected.path};
+        for (size_t k = 0; k < ARRAY_SIZE(paths); k++)
+            if (paths[k] && must_be_file(paths[k], err) < 0)
+                return str_eq(row->where, paths[k]) ? -1 : err_prefix(err, "%.300s", row->where);
+        if (row->has_expected || !needs_expected)
             continue;
         err_set(err, CORDON_ERR_USAGE, "cases", 0, "%.300s: no expected output", row->where);
         return row->input.path

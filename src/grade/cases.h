@@ -70,7 +70,8 @@ int cases_from_json(struct cases *cases, const char *name, const char *folder, c
 /* A list of cases inside another document. */
 int cases_from_node(struct cases *cases, const char *name, const char *folder,
                     const struct jsonr_node *list, struct cordon_err *err);
-/* Every name stands once; there is a case; with needs_expected each has an expected output. */
+/* Every name stands once; there is a case; files are there; with needs_expected each case has an
+ * expected output. */
 int cases_check(const struct cases *cases, bool needs_expected, struct cordon_err *err);
 void cases_done(struct cases *cases);
 

@@ -225,7 +225,6 @@ static bool fill_slots(struct judge_state *s)
             if (judge_slot_start(slot, &err) == 0)
                 break;
             start_failed(slot, &err);
-            slot->run_live = false;
             case_over(slot);
         }
         busy = busy || slot->stage != SLOT_IDLE;
