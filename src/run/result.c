@@ -79,6 +79,10 @@ static void result_by_cause(struct result *r, const struct supervised *s,
         result_limit(r, VERDICT_CPU_TIME_LIMIT, EXIT_TIME, policy, FIELD_CPU_TIME,
                      "Execution exceeded CPU time limit");
         break;
+    case CAUSE_CPU_SHARE:
+        result_limit(r, VERDICT_CPU_TIME_LIMIT, EXIT_TIME, policy, FIELD_CPU_LIMIT,
+                     "Execution went on while it was paused for its CPU limit");
+        break;
     case CAUSE_MEMORY: result_memory(r, policy); break;
     case CAUSE_OUTPUT:
         result_limit(r, VERDICT_OUTPUT_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_OUTPUT,

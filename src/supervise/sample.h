@@ -78,8 +78,12 @@ struct sample_duty {
     uint64_t last_ns, last_cpu_ns;
     int64_t credit_ns; /* CPU time the guest may still use */
     bool stopped;
+    bool runs_on;       /* CPU time was used while it stood still: it has to be stopped again */
+    uint64_t stolen_ns; /* so much beyond its share while it should have stood still */
     uint64_t throttled_ns;
 };
+/* A guest can send itself SIGCONT (by a timer, too). More than this is no late signal. */
+#define SAMPLE_DUTY_STOLEN_NS UINT64_C(1000000000)
 unsigned sample_duty_cores(unsigned percent);
 void sample_duty_start(struct sample_duty *duty, unsigned percent, uint64_t now_ns);
 /* cpu_ns: CPU time of the tree so far. Returns when to call again; *ret_stop: must it stand still.

@@ -52,8 +52,13 @@ uint64_t sample_duty_step(struct sample_duty *duty, uint64_t now_ns, uint64_t cp
 {
     uint64_t elapsed = now_ns > duty->last_ns ? now_ns - duty->last_ns : 0;
     uint64_t used = cpu_ns > duty->last_cpu_ns ? cpu_ns - duty->last_cpu_ns : 0;
-    if (duty->stopped)
+    uint64_t share = MIN(elapsed, 3600 * SECOND) / 100 * duty->percent;
+    duty->runs_on = duty->stopped && used > 0;
+    if (duty->stopped) {
         duty->throttled_ns += elapsed;
+        duty->stolen_ns += used;
+    }
+    duty->stolen_ns -= MIN(duty->stolen_ns, share);
     duty->last_ns = now_ns;
     duty->last_cpu_ns = MAX(duty->last_cpu_ns, cpu_ns);
 
@@ -70,5 +75,7 @@ uint64_t sample_duty_step(struct sample_duty *duty, uint64_t now_ns, uint64_t cp
         wait = (uint64_t)(duty_most(duty) / 2 - duty->credit_ns) / duty->percent * 100;
     else /* as long as the cores it has could take to use it up */
         wait = (uint64_t)duty->credit_ns / sample_duty_cores(duty->percent);
+    if (duty->runs_on)
+        wait = MIN(wait, DUTY_PERIOD / 5);
     return now_ns + MIN(MAX(wait, DUTY_SHORTEST), DUTY_PERIOD * 20);
 }

@@ -20,6 +20,7 @@ enum supervise_cause {
     CAUSE_NONE,
     CAUSE_TIME,
     CAUSE_CPU_TIME,
+    CAUSE_CPU_SHARE, /* it runs on while it is paused */
     CAUSE_MEMORY,
     CAUSE_OUTPUT,
     CAUSE_DISK,

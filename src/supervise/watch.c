@@ -140,8 +140,11 @@ static void watch_duty(struct supervised *s, uint64_t now_ns)
     if (s->duty.percent == 0)
         sample_duty_start(&s->duty, percent, now_ns);
     uint64_t at = sample_duty_step(&s->duty, now_ns, s->look_cpu_ns, &stop);
-    if (stop != was && s->guest.backend->pause(&s->guest, stop) < 0 && s->sampler)
+    if ((stop != was || (stop && s->duty.runs_on)) &&
+        s->guest.backend->pause(&s->guest, stop) < 0 && s->sampler)
         sample_stop(s->sampler, stop);
+    if (s->duty.stolen_ns > SAMPLE_DUTY_STOLEN_NS)
+        supervise_end(s, CAUSE_CPU_SHARE);
     s->next_look_ns = MIN(s->next_look_ns, at);
 }
 

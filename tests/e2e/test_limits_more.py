@@ -234,6 +234,16 @@ def test_cpu_percent_of_part_of_a_core(percent):
     assert f"Warning: CPU usage throttled to {percent}%" in r.log_text
 
 
+def test_paused_guest_cannot_wake_itself():
+    """Where guests are paused by signals, a timer that sends SIGCONT is no way to the whole core."""
+    r = guest("sigcont", 20000, opts=["--cpu-limit", "20", "--time-limit", wall(5)])
+    assert r.verdict in ("time_limit", "cpu_time_limit") and r.code == 124, str(r)
+    assert cpu_ms(r) <= 2600 * SLOW, r.result
+    if r.verdict == "cpu_time_limit":
+        assert r.result["limit"]["name"] == "cpu_limit"
+    assert guest("sigcont", 50, opts=["--cpu-limit", "20", "--time-limit", wall(20)]).get("burnt") == "50"
+
+
 def test_paused_guest_is_ended_in_time():
     r = guest("burn", "process", "60000", "4", opts=["--cpu-limit", "10", "--time-limit", "700ms"])
     assert r.verdict == "time_limit" and r.result["wall_ms"] <= 700 + LATE_MS * SLOW, str(r)

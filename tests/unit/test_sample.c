@@ -143,6 +143,31 @@ static void duty_cycle(void **state)
     assert_int_equal(sample_duty_cores(101), 2);
 }
 
+/* One that wakes itself is stopped again and again, and has soon stolen too much. */
+static void duty_is_not_evaded(void **state)
+{
+    (void)state;
+    struct sample_duty duty;
+    uint64_t now = 0, cpu = 0;
+    bool stop = false;
+    sample_duty_start(&duty, 20, now);
+    while (now < 5000 * MS && duty.stolen_ns <= SAMPLE_DUTY_STOLEN_NS) {
+        uint64_t next = sample_duty_step(&duty, now, cpu, &stop);
+        assert_true(!duty.runs_on || next <= now + 10 * MS);
+        cpu += next - now;
+        now = next;
+    }
+    assert_in_range(now, 1000 * MS, 2000 * MS);
+    /* a signal that comes late is forgiven */
+    sample_duty_start(&duty, 20, 0);
+    for (now = 0, cpu = 0; now < 60000 * MS;) {
+        uint64_t next = sample_duty_step(&duty, now, cpu, &stop);
+        cpu += stop ? MIN(next - now, 1 * MS) : next - now;
+        now = next;
+    }
+    assert_true(duty.stolen_ns < SAMPLE_DUTY_STOLEN_NS / 4);
+}
+
 static void duty_does_not_save_up(void **state)
 {
     (void)state;
@@ -643,6 +668,7 @@ int main(void)
         cmocka_unit_test(pss_text),
         cmocka_unit_test(interval),
         cmocka_unit_test(duty_cycle),
+        cmocka_unit_test(duty_is_not_evaded),
         cmocka_unit_test(duty_does_not_save_up),
         cmocka_unit_test(finds_the_whole_tree),
         cmocka_unit_test(ended_first_thread_hides_nothing),
