@@ -358,6 +358,11 @@ static bool slot_after_talk(struct judge_slot *s)
 {
     char message[1400];
     double ignored;
+    /* who closes its output says so before it ends */
+    if (s->run.running && s->run.supervised.out[0].ended)
+        relay_push(&s->relays[0], true);
+    if (s->helper.running && s->helper.supervised.out[0].ended)
+        relay_push(&s->relays[1], true);
     if (s->helper_over && !s->run_over) {
         if (judge_word_of_helper(&s->helper.result, &ignored) != JUDGE_AC)
             run_cancel(&s->run); /* nothing it does can change that any more */

@@ -379,6 +379,7 @@ TALKS = {
     "wrong": ("while True: print(1000, flush=True); input()", "WA"),
     "crash": ("print(1, flush=True); input(); raise ValueError", "RE"),
     "silent": ("pass", "WA"),
+    "closed": ("import os, time\nos.close(1)\ntime.sleep(60)", "WA"),
     "layout": ("print('many words', flush=True); input()", "PE"),
     "flood": ("while True: print('9' * 100000)", None),
 }
