@@ -167,7 +167,11 @@ static int helper_start(struct judge_slot *s, struct judge_program *program,
     return run_start(&s->helper, err);
 }
 
-/* The bytes one side wrote, kept for the report anyway, are what the other side reads: nobody waits
+/* The end of one side's output is passed on when that side itself is gone, not before: a crash
+ * closes the output first, and the interactor's word about it must not come before the crash is
+ * known.
+ *
+ * The bytes one side wrote, kept for the report anyway, are what the other side reads: nobody waits
  * for anybody, and neither side's pipe is ever in the other's hands. */
 static int slot_join(struct judge_slot *s, struct cordon_err *err)
 {
@@ -358,11 +362,6 @@ static bool slot_after_talk(struct judge_slot *s)
 {
     char message[1400];
     double ignored;
-    /* who closes its output says so before it ends */
-    if (s->run.running && s->run.supervised.out[0].ended)
-        relay_push(&s->relays[0], true);
-    if (s->helper.running && s->helper.supervised.out[0].ended)
-        relay_push(&s->relays[1], true);
     if (s->helper_over && !s->run_over) {
         if (judge_word_of_helper(&s->helper.result, &ignored) != JUDGE_AC)
             run_cancel(&s->run); /* nothing it does can change that any more */
