@@ -163,6 +163,21 @@ static int container_proxy(struct plan *p, struct cordon_err *err)
     return 0;
 }
 
+/* gVisor's file server makes files as the host's root and gives them away afterwards; on a mount
+ * that maps root's files to the guest there is no such owner. */
+static int container_gvisor(const struct plan *p, const struct plan_request *req,
+                            struct cordon_err *err)
+{
+    if (!p->container.runtime || !str_eq(p->container.runtime, "runsc"))
+        return 0;
+    if (p->writes_host && req->host->is_root) {
+        err_set(err, CORDON_ERR_HOST, "plan", 0,
+                "root's files cannot be granted for writing with backend docker and runtime runsc");
+        return err_hint(err, "grant them read-only, run as another user, or use --backend gvisor");
+    }
+    return 0;
+}
+
 int plan_container(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -176,7 +191,7 @@ int plan_container(struct plan *p, const struct plan_request *req, struct cordon
     p->setup_ns = CONTAINER_SETUP_NS;
     if (container_check(policy, err) < 0 || container_network(p, policy, err) < 0 ||
         container_texts(p, policy, err) < 0 || container_vars(p, req->vars, err) < 0 ||
-        plan_full_grants(p, req, err) < 0)
+        plan_full_grants(p, req, err) < 0 || container_gvisor(p, req, err) < 0)
         return -1;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;

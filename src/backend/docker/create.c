@@ -161,8 +161,11 @@ static void create_limits(struct jsonw *j, const struct request *r)
     }
     if (r->cpu_percent)
         jsonw_uint(j, "NanoCpus", r->cpu_percent * 10000000u);
+    /* Our pid 1 is not the guest's. gVisor's own threads count in the group: it would fall with the
+     * limit that is meant for its guest, which pid 1 holds there by looking. */
+    bool gvisor = r->runtime && str_eq(r->runtime, "runsc");
     if (r->processes)
-        jsonw_uint(j, "PidsLimit", r->processes + 1); /* our pid 1 is not the guest's */
+        jsonw_uint(j, "PidsLimit", gvisor ? 4 * r->processes + 4096 : r->processes + 1);
 }
 
 static void create_host_config(struct jsonw *j, const struct request *r, const char *init_path,
