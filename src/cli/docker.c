@@ -59,6 +59,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     if (argc == 2 && str_eq(argv[1], "run"))
         return session_run();
+    if (argc == 2 && str_eq(argv[1], "hold"))
+        return session_hold();
     if (argc == 3 && str_eq(argv[1], "remove"))
         return docker_remove(argv[2]);
     if (argc >= 3 && str_eq(argv[1], "image"))

@@ -1,4 +1,6 @@
-/* cordon-init: pid 1 of a container. A static program of its own, mounted read-only from the host;
+/* cordon-init: pid 1 of a container, and of each command where one container serves a sequence of
+ * them: then the first one only holds the container, and each command has one of its own, started
+ * beside it. A static program of its own, mounted read-only from the host;
  * runs as the guest's user, without capabilities, inside the container's limits.
  *
  * It takes its order from standard input, makes the guest's last bonds (resource limits, the exact
@@ -157,8 +159,7 @@ static void init_take_order(struct init *in)
     in->end = (const char *)in->order + head.total;
     uint64_t tables = (uint64_t)head.n_rlimits * sizeof(struct init_rlimit) +
                       ((uint64_t)head.n_filter + head.n_quiet) * sizeof(struct sock_filter);
-    if (tables > head.total - sizeof(head) || head.n_argv == 0 || head.n_argv > head.total ||
-        head.n_env > head.total)
+    if (tables > head.total - sizeof(head) || head.n_argv > head.total || head.n_env > head.total)
         init_fail(in, "order", EINVAL);
     in->rlimits = (const void *)(in->order + 1);
     in->filter = (const void *)(in->rlimits + head.n_rlimits);
@@ -455,7 +456,8 @@ static bool init_must_look(const struct init *in)
     const struct init_order *o = in->order;
     return (o->memory_bytes && !(in->report.held & INIT_HELD_MEMORY)) ||
            (o->processes && !(in->report.held & INIT_HELD_PIDS)) ||
-           (o->cpu_percent && !(in->report.held & INIT_HELD_CPU)) || (o->cpu_ns && !usage_cpu_ns());
+           (o->cpu_percent && !(in->report.held & INIT_HELD_CPU)) ||
+           (o->cpu_ns && !usage_has_cpu());
 }
 
 /* What no group holds. */
@@ -519,6 +521,32 @@ static _Noreturn void init_watch(struct init *in)
     }
 }
 
+/* Nothing of its own to run: reaps, and keeps the container until its standard input ends. */
+static _Noreturn void init_hold(struct init *in)
+{
+    in->report.kind = INIT_STARTED;
+    init_report(in, in->order->start_secret);
+    for (;;) {
+        struct signalfd_siginfo info;
+        while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
+            ;
+        struct pollfd fds[2] = {{.fd = in->signal_fd, .events = POLLIN},
+                                {.fd = 0, .events = POLLIN}};
+        poll(fds, 2, -1);
+        char drop;
+        if (fds[1].revents && read(0, &drop, 1) <= 0)
+            _exit(0);
+        while (read(in->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+            if (info.ssi_pid != 0)
+                continue;
+            if (info.ssi_signo == INIT_END_SIGNAL)
+                _exit(0);
+            if (info.ssi_signo == INIT_CLEAR_SIGNAL)
+                kill(-1, SIGKILL);
+        }
+    }
+}
+
 int main(void)
 {
     static struct init in;
@@ -538,6 +566,9 @@ int main(void)
     in.signal_fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     if (in.signal_fd < 0)
         init_fail(&in, "signals", errno);
+    if (in.order->n_argv == 0)
+        init_hold(&in);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* pid 1 is one anyway */
     usage_open();
     in.report.user_ns = init_has_user_ns();
     in.report.held = usage_held(in.order);

@@ -14,7 +14,8 @@
 #define INIT_SECRET 16
 #define INIT_ORDER_MAX (UINT32_C(512) << 20)
 #define INIT_DENIALS 64
-#define INIT_END_SIGNAL 64 /* from outside: end everything and report */
+#define INIT_END_SIGNAL 64   /* from outside: end everything and report */
+#define INIT_CLEAR_SIGNAL 63 /* from outside, to one that holds: end everything else */
 #define INIT_STAGE_FOREIGN "foreign files"
 #define INIT_PATH "/.cordon-init" /* where it appears in a container */
 
@@ -25,8 +26,8 @@ struct init_order {
     char magic[16];
     uint8_t start_secret[INIT_SECRET];
     uint8_t end_secret[INIT_SECRET];
-    uint32_t total; /* bytes, this head included */
-    uint32_t n_rlimits, n_filter, n_quiet, n_argv, n_env, n_files;
+    uint32_t total;                                                /* bytes, this head included */
+    uint32_t n_rlimits, n_filter, n_quiet, n_argv, n_env, n_files; /* n_argv 0: hold, see init.c */
     uint32_t n_checks;
     uint64_t cpu_ns;                 /* CPU time of everything, 0: no limit */
     uint64_t memory_bytes;           /* 0: no limit */

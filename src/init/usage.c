@@ -28,6 +28,8 @@ static int usage_fds[N_FILES];
 static bool usage_v2;
 static uint64_t usage_pids_base; /* highest before the guest: the runtime's own threads */
 static uint64_t usage_pids_seen;
+/* What was there before the guest: a container may have served others. */
+static uint64_t usage_cpu_base, usage_oom_base, usage_refused_base, usage_throttled_base;
 
 static bool usage_read(enum usage_file file, char *text, size_t size)
 {
@@ -55,6 +57,17 @@ static uint64_t usage_number(enum usage_file file, const char *key)
     return 0;
 }
 
+static uint64_t usage_cpu_all(void)
+{
+    return usage_v2 ? usage_number(CPU, "usage_usec") * 1000 : usage_number(CPU, NULL);
+}
+
+static uint64_t usage_throttled(void)
+{
+    return usage_v2 ? usage_number(CPU_STAT, "throttled_usec") * 1000
+                    : usage_number(CPU_STAT, "throttled_time");
+}
+
 void usage_open(void)
 {
     static const char *const v2[N_FILES] = {
@@ -80,6 +93,10 @@ void usage_open(void)
                 open("/sys/fs/cgroup/memory/memory.max_usage_in_bytes", O_RDONLY | O_CLOEXEC);
     }
     usage_pids_base = usage_number(PIDS_PEAK, NULL);
+    usage_cpu_base = usage_cpu_all();
+    usage_oom_base = usage_number(MEMORY_EVENTS, "oom_kill");
+    usage_refused_base = usage_number(PIDS_EVENTS, "max");
+    usage_throttled_base = usage_throttled();
 }
 
 static bool usage_is_at_most(enum usage_file file, uint64_t limit)
@@ -107,21 +124,25 @@ void usage_look(void)
     usage_pids_seen = MAX(usage_pids_seen, now);
 }
 
+bool usage_has_cpu(void)
+{
+    return usage_cpu_all() > 0;
+}
+
 uint64_t usage_cpu_ns(void)
 {
-    return usage_v2 ? usage_number(CPU, "usage_usec") * 1000 : usage_number(CPU, NULL);
+    return usage_cpu_all() - usage_cpu_base;
 }
 
 void usage_fill(struct init_report *report)
 {
     report->peak_memory_bytes = usage_number(MEMORY_PEAK, NULL);
-    report->oom_kills = usage_number(MEMORY_EVENTS, "oom_kill");
-    report->processes_refused = usage_number(PIDS_EVENTS, "max");
+    report->oom_kills = usage_number(MEMORY_EVENTS, "oom_kill") - usage_oom_base;
+    report->processes_refused = usage_number(PIDS_EVENTS, "max") - usage_refused_base;
     report->processes_peak = usage_number(PIDS_PEAK, NULL);
     if (report->processes_peak <= usage_pids_base)
         report->processes_peak = usage_pids_seen;
     if (report->processes_peak > 0)
         report->processes_peak--; /* ourselves */
-    report->throttled_ns = usage_v2 ? usage_number(CPU_STAT, "throttled_usec") * 1000
-                                    : usage_number(CPU_STAT, "throttled_time");
+    report->throttled_ns = usage_throttled() - usage_throttled_base;
 }

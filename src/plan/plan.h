@@ -136,7 +136,7 @@ struct plan_container {
     const char *dns, *http_proxy;
     char **vars; /* variables of the caller's that say where the engine is */
     enum network_mode network;
-    bool reuse; /* one container for a sequence of trusted commands */
+    bool reuse; /* one container for a sequence of trusted commands of one handle */
 };
 
 /* A prefix the guest may send to, besides the addresses that stand for names. */
@@ -237,6 +237,7 @@ struct plan_request {
     bool terminal;
     unsigned short rows, columns;
     char *const *vars; /* the caller's environment, as far as it says where an engine is */
+    bool is_handle;    /* more runs may follow from the same caller */
     const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or
                                     with workspace_copy of the copy; NULL: not made yet (explain) */
     bool workspace_copy;

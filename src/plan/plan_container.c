@@ -115,7 +115,6 @@ static int container_texts(struct plan *p, const struct policy *policy, struct c
     static const char *const runtimes[] = {"runc", "crun", "runsc"};
     if (policy_has(policy, FIELD_RUNTIME))
         p->container.runtime = runtimes[policy_num(policy, FIELD_RUNTIME)];
-    p->container.reuse = policy_bool(policy, FIELD_REUSE);
     return 0;
 }
 
@@ -184,6 +183,8 @@ int plan_container(struct plan *p, const struct plan_request *req, struct cordon
     if (req->terminal)
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
                        "-i: a terminal of its own is not possible with backend docker");
+    /* a command by itself has nothing to share a container with */
+    p->container.reuse = policy_bool(policy, FIELD_REUSE) && req->is_handle;
     p->tier = TIER_FULL;
     p->landlock_abi = 0;
     p->scope_signals = false;

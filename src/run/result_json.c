@@ -133,7 +133,7 @@ static void json_container(struct jsonw *j, const struct result *r)
     jsonw_str(j, "network",
               p->container.network == NETWORK_BRIDGE ? "bridge, internal addresses not blocked"
                                                      : "none");
-    if (p->container.reuse)
+    if (o->reused)
         jsonw_str(j, "reuse",
                   "one container for many commands: weaker, they see each other's traces");
 }

@@ -38,7 +38,8 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
                                    .rows = job->rows,
                                    .columns = job->columns,
                                    .rootfs = job->rootfs,
-                                   .vars = job->vars};
+                                   .vars = job->vars,
+                                   .is_handle = job->is_handle};
     *ret_refused = false;
     if (files_begin(job, err) < 0)
         return -1;

@@ -156,6 +156,7 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
     run->argv = m->argv;
     run->cwd = m->cwd;
     run->vars = m->places;
+    run->is_handle = true;
     run->on_done = job_on_done;
     run->data = job;
     run->options = (struct supervise_options){

@@ -14,6 +14,10 @@
 #include "base/util.h"
 #include "init/init.h"
 
+/* A kept container's pid 1, the command's own, and the runtime's threads while it starts one. pid 1
+ * of a command sees that this is more than was asked for, and holds the limit by looking. */
+#define CREATE_REUSE_PIDS 32
+
 static void create_list(struct jsonw *j, const char *key, const char *const *list, size_t n)
 {
     jsonw_open(j, key, '[');
@@ -165,7 +169,10 @@ static void create_limits(struct jsonw *j, const struct request *r)
      * limit that is meant for its guest, which pid 1 holds there by looking. */
     bool gvisor = r->runtime && str_eq(r->runtime, "runsc");
     if (r->processes)
-        jsonw_uint(j, "PidsLimit", gvisor ? 4 * r->processes + 4096 : r->processes + 1);
+        jsonw_uint(j, "PidsLimit",
+                   r->reuse ? r->processes + CREATE_REUSE_PIDS
+                   : gvisor ? 4 * r->processes + 4096
+                            : r->processes + 1);
 }
 
 static void create_host_config(struct jsonw *j, const struct request *r, const char *init_path,

@@ -83,6 +83,7 @@ static int request_fill(struct request *r, struct cordon_err *err)
 {
     const struct jsonr_node *limits = jsonr_get(r->root, "limits");
     r->name = jsonr_cstr(jsonr_get(r->root, "name"));
+    r->inside = jsonr_cstr(jsonr_get(r->root, "inside"));
     r->image = jsonr_cstr(jsonr_get(r->root, "image"));
     r->runtime = jsonr_cstr(jsonr_get(r->root, "runtime"));
     r->network = jsonr_cstr(jsonr_get(r->root, "network"));

@@ -18,6 +18,7 @@ struct request_bind {
 struct request {
     struct arena arena;
     const struct jsonr_node *root;
+    const char *inside; /* name of the container to run in, NULL: one of its own */
     const char *name, *image, *runtime, *network, *dns, *http_proxy, *apparmor;
     bool reuse;
     struct request_bind *binds;

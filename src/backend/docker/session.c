@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/jsonw.h"
 #include "base/util.h"
 #include "plan/plan.h"
 
@@ -140,6 +141,57 @@ static int session_order(struct session *s, struct cordon_err *err)
     return 0;
 }
 
+/* For one that holds: nothing to run. */
+static int session_hold_order(struct session *s, struct cordon_err *err)
+{
+    struct init_order head = {.magic = INIT_MAGIC, .total = sizeof(head) + 2};
+    struct stdio *io = &s->stdio;
+    io->order.max = sizeof(head) + 2;
+    if (getrandom(io->start_secret, INIT_SECRET, 0) != INIT_SECRET ||
+        getrandom(io->end_secret, INIT_SECRET, 0) != INIT_SECRET)
+        return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "getrandom");
+    memcpy(head.start_secret, io->start_secret, INIT_SECRET);
+    memcpy(head.end_secret, io->end_secret, INIT_SECRET);
+    if (buf_add(&io->order, &head, sizeof(head)) < 0 || buf_add(&io->order, "/", 2) < 0)
+        return err_nomem(err, "docker");
+    return 0;
+}
+
+/* A command in a container that is kept. -1: it could not be begun there. */
+static int session_inside(struct session *s, struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf body = BUF_INIT(4096), answer = BUF_INIT(1 << 20);
+    char path[160];
+    struct jsonw j = {.out = &body};
+    jsonw_open(&j, NULL, '{');
+    jsonw_bool(&j, "AttachStdin", true);
+    jsonw_bool(&j, "AttachStdout", true);
+    jsonw_bool(&j, "AttachStderr", true);
+    jsonw_open(&j, "Cmd", '[');
+    jsonw_str(&j, NULL, INIT_PATH);
+    jsonw_close(&j, ']');
+    jsonw_close(&j, '}');
+    snprintf(path, sizeof(path), "/containers/%.64s/exec", s->request.inside);
+    if (engine_ask(&s->engine, "POST", path, &body, &answer, "no command could be begun", err) < 0)
+        return -1;
+    struct arena arena = {0};
+    const struct jsonr_node *root;
+    const char *id =
+        engine_parse(&answer, &arena, &root, err) == 0 ? jsonr_cstr(jsonr_get(root, "Id")) : NULL;
+    snprintf(path, sizeof(path), "/exec/%.100s/start", id ? id : "");
+    arena_done(&arena);
+    static const char start[] = "{\"Detach\":false,\"Tty\":false}";
+    if (!id || http_open(&s->attach, &s->engine.host, ENGINE_CALL_MS, err) < 0 ||
+        http_send(&s->attach, "POST", path, "application/json", start, sizeof(start) - 1, true,
+                  err) < 0 ||
+        http_read_head(&s->attach, err) < 0 || (s->attach.status != 101 && s->attach.status != 200))
+        return -1;
+    s->inside = true;
+    snprintf(s->id, sizeof(s->id), "%.64s", s->request.inside);
+    size_t early = s->attach.in.len - s->attach.in_done;
+    return stdio_begin(&s->stdio, s->attach.fd, s->attach.in.data + s->attach.in_done, early);
+}
+
 static int session_start(struct session *s, struct cordon_err *err)
 {
     char path[128];
@@ -147,6 +199,10 @@ static int session_start(struct session *s, struct cordon_err *err)
     size_t early = s->attach.in.len - s->attach.in_done;
     if (stdio_begin(&s->stdio, s->attach.fd, s->attach.in.data + s->attach.in_done, early) < 0)
         return err_nomem(err, "docker");
+    if (s->holds) { /* its input stays open for as long as we live */
+        s->stdio.in_fd = -1;
+        s->stdio.in_closed = true;
+    }
     return engine_ask(&s->engine, "POST", path, NULL, NULL, "container could not be started", err);
 }
 
@@ -154,6 +210,12 @@ static void session_force(struct session *s)
 {
     struct cordon_err drop;
     s->forced = true;
+    if (s->inside) {
+        char clear[16];
+        snprintf(clear, sizeof(clear), "%d", INIT_CLEAR_SIGNAL);
+        (void)engine_kill(&s->engine, s->id, clear, &drop);
+        return;
+    }
     if (engine_kill(&s->engine, s->id, "KILL", &drop) < 0)
         engine_remove(&s->engine, s->id, &drop);
 }
@@ -167,7 +229,7 @@ static void session_kill(struct session *s)
     s->killed_ns = http_now_ns();
     char signal[16];
     snprintf(signal, sizeof(signal), "%d", INIT_END_SIGNAL);
-    if (!s->stdio.started || engine_kill(&s->engine, s->id, signal, &drop) < 0)
+    if (!s->stdio.started || s->inside || engine_kill(&s->engine, s->id, signal, &drop) < 0)
         session_force(s);
 }
 
@@ -197,7 +259,7 @@ static void session_listen(struct session *s)
     } else if (n == (ssize_t)sizeof(m) && m.magic == HELPER_MAGIC) {
         if (m.type == HELPER_KILL)
             session_kill(s);
-        if (m.type == HELPER_SIGNAL) {
+        if (m.type == HELPER_SIGNAL && !s->inside) {
             snprintf(signal, sizeof(signal), "%d", m.signal);
             (void)engine_kill(&s->engine, s->id, signal, &drop);
         }
@@ -227,7 +289,7 @@ static int session_step(struct session *s, struct cordon_err *err)
     struct pollfd fds[STDIO_FDS + 2];
     stdio_poll(&s->stdio, fds);
     fds[4] = (struct pollfd){.fd = s->control_open ? HELPER_CONTROL_FD : -1, .events = POLLIN};
-    fds[5] = (struct pollfd){.fd = s->gone ? -1 : s->wait.fd, .events = POLLIN};
+    fds[5] = (struct pollfd){.fd = s->gone || s->inside ? -1 : s->wait.fd, .events = POLLIN};
     if (poll(fds, ARRAY_SIZE(fds), s->killed ? 50 : -1) < 0)
         return errno == EINTR ? 0 : err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "poll");
     if (stdio_step(&s->stdio, fds) < 0)
@@ -241,6 +303,8 @@ static int session_step(struct session *s, struct cordon_err *err)
         session_listen(s);
     if (fds[5].revents && session_take_end(s, err) < 0)
         return -1;
+    if (s->inside && s->stdio.attach_ended)
+        s->gone = true; /* as far as we are concerned */
     return session_check_end(s, err);
 }
 
@@ -308,6 +372,7 @@ static void session_outcome(struct session *s, struct helper_message *m)
     o->started_ns = s->started_ns;
     o->cwd_fd = -1;
     session_held(&s->stdio.begin, o);
+    o->reused = s->inside;
     o->end = BACKEND_KILLED;
     if (!s->stdio.ended) {
         if (!s->killed && session_was_oom(s))
@@ -361,13 +426,38 @@ static int session_all(struct session *s, struct cordon_err *err)
     char init_path[4096];
     if (request_read(HELPER_REQUEST_FD, &s->request, err) < 0)
         return -1;
-    if (session_order(s, err) < 0 || session_init_path(init_path, sizeof(init_path), err) < 0 ||
-        engine_open(&s->engine, err) < 0 || binds_prepare(&s->binds, &s->request, err) < 0 ||
-        session_create(s, init_path, err) < 0 || session_connect(s, err) < 0 ||
-        session_start(s, err) < 0)
+    if ((s->holds ? session_hold_order(s, err) : session_order(s, err)) < 0 ||
+        session_init_path(init_path, sizeof(init_path), err) < 0 ||
+        engine_open(&s->engine, err) < 0)
+        return -1;
+    /* a kept container that is gone: one of its own does as well */
+    if (s->request.inside && session_inside(s, err) == 0)
+        return session_loop(s, err);
+    if (s->inside)
+        return -1;
+    http_close(&s->attach);
+    s->attach = HTTP_INIT;
+    if (binds_prepare(&s->binds, &s->request, err) < 0 || session_create(s, init_path, err) < 0 ||
+        session_connect(s, err) < 0 || session_start(s, err) < 0)
         return -1;
     binds_release(&s->binds);
     return session_loop(s, err);
+}
+
+int session_hold(void)
+{
+    struct session s = {.attach = HTTP_INIT,
+                        .wait = HTTP_INIT,
+                        .control_open = true,
+                        .holds = true,
+                        .exit_code = -1};
+    struct cordon_err err = {0}, drop;
+    prctl(PR_SET_DUMPABLE, 0);
+    (void)session_all(&s, &err);
+    binds_release(&s.binds);
+    if (s.id[0] && !s.gone)
+        engine_remove(&s.engine, s.id, &drop);
+    return 0;
 }
 
 int session_run(void)
@@ -378,7 +468,7 @@ int session_run(void)
     prctl(PR_SET_DUMPABLE, 0); /* the request may hold the caller's secrets */
     int r = session_all(&s, &err);
     binds_release(&s.binds);
-    if (s.id[0] && !s.gone)
+    if (s.id[0] && !s.gone && !s.inside)
         engine_remove(&s.engine, s.id, &drop);
     if (r < 0) {
         session_fail(&err);

@@ -20,6 +20,8 @@ struct session {
     bool control_open; /* the supervisor is there */
     bool killed;       /* somebody wanted the end */
     bool gone;         /* the container was removed */
+    bool inside;       /* it is somebody's to keep: we run a command in it */
+    bool holds;        /* it is ours to keep for commands of others */
     bool forced;       /* the engine was told to kill it */
     uint64_t started_ns, killed_ns;
     int exit_code; /* of pid 1, -1: not known */
@@ -27,5 +29,7 @@ struct session {
 
 /* The whole of it; the outcome goes to the supervisor. Returns the exit status of the process. */
 int session_run(void);
+/* A container that waits for commands of others, until the supervisor is gone. */
+int session_hold(void);
 
 #endif

@@ -30,6 +30,7 @@ struct helper {
     char program[PATH_MAX];
     char name[HELPER_NAME_MAX];
     uint64_t started_ns;
+    bool shares; /* it runs in the kept container */
     bool reported;
     struct helper_message last; /* DONE or FAILED */
 };
@@ -38,12 +39,14 @@ static void helper_free(struct helper *h)
 {
     if (!h)
         return;
+    if (h->shares)
+        holder_give_back();
     util_close(&h->control_fd);
     free(h);
 }
 
 /* "cordon-" and 96 random bits: nobody else's container is ever meant. */
-static int helper_name(char *name, struct cordon_err *err)
+int helper_name(char *name, struct cordon_err *err)
 {
     unsigned char bits[12];
     if (getrandom(bits, sizeof(bits), 0) != (ssize_t)sizeof(bits))
@@ -63,8 +66,8 @@ static int helper_locate(struct helper *h, struct cordon_err *err)
 }
 
 /* Descriptors in the helper's order; those that are low already move out of the way first. */
-static _Noreturn void helper_exec(const char *program, const int *fds, size_t n, char *const *argv,
-                                  char *const *vars)
+_Noreturn void helper_exec(const char *program, const int *fds, size_t n, char *const *argv,
+                           char *const *vars)
 {
     int moved[8];
     for (size_t i = 0; i < n; i++)
@@ -103,8 +106,12 @@ static void start_close(struct helper_start *s)
 static int start_prepare(struct helper_start *s, const struct plan *plan, struct helper *h,
                          struct cordon_err *err)
 {
-    if (helper_name(h->name, err) < 0 || helper_locate(h, err) < 0 ||
-        helper_request_fd(plan, h->name, &s->request, err) < 0 ||
+    if (helper_locate(h, err) < 0)
+        return -1;
+    const char *inside = plan->container.reuse ? holder_take(plan, h->program) : NULL;
+    h->shares = inside != NULL;
+    if (helper_name(h->name, err) < 0 ||
+        helper_request_fd(plan, h->name, inside, &s->request, err) < 0 ||
         helper_order_fd(plan, &s->order, err) < 0)
         return -1;
     for (int i = 0; i < 3; i++)

@@ -36,9 +36,21 @@ struct helper_message {
 
 extern const struct backend backend_helper;
 
+/* holder.c: one container kept for the commands of this process. Name of it when it is free and
+ * made from the same request, else NULL (and one is started for later, where none is there). */
+const char *holder_take(const struct plan *plan, const char *program);
+void holder_give_back(void);
+
+/* helper.c: starts the program with these descriptors as 0, 1, 2 ... in a child; never returns. */
+_Noreturn void helper_exec(const char *program, const int *fds, size_t n, char *const *argv,
+                           char *const *vars);
+int helper_name(char *name, struct cordon_err *err);
+
 /* helper_request.c: both descriptors are sealed memory files positioned at their start. */
-int helper_request_fd(const struct plan *plan, const char *name, int *ret_fd,
+int helper_request_fd(const struct plan *plan, const char *name, const char *inside, int *ret_fd,
                       struct cordon_err *err);
+/* The same as text with no name in it: equal texts can share a container. The caller frees it. */
+char *helper_request_key(const struct plan *plan);
 int helper_order_fd(const struct plan *plan, int *ret_fd, struct cordon_err *err);
 
 #define HELPER_PROGRAM "cordon-docker"

@@ -74,18 +74,14 @@ static void request_limits(struct jsonw *j, const struct plan *p)
     jsonw_close(j, '}');
 }
 
-int helper_request_fd(const struct plan *p, const char *name, int *ret_fd, struct cordon_err *err)
+static void request_write(const struct plan *p, const char *name, const char *inside,
+                          struct buf *text)
 {
     static const char *const networks[] = {"none", "bridge", "host"};
-    _cleanup_buf_ struct buf text = BUF_INIT((size_t)64 << 20);
-    for (size_t i = 0; i < p->n_ops; i++)
-        if ((p->ops[i].src && !jsonw_is_utf8(p->ops[i].src, strlen(p->ops[i].src))) ||
-            !jsonw_is_utf8(p->ops[i].dst, strlen(p->ops[i].dst)))
-            return err_set(err, CORDON_ERR_HOST, "start", 0,
-                           "a path that is not UTF-8 cannot be named to a container engine");
-    struct jsonw j = {.out = &text};
+    struct jsonw j = {.out = text};
     jsonw_open(&j, NULL, '{');
     jsonw_str(&j, "name", name);
+    jsonw_str(&j, "inside", inside);
     jsonw_str(&j, "image", p->container.image);
     jsonw_str(&j, "runtime", p->container.runtime);
     jsonw_str(&j, "network", networks[p->container.network]);
@@ -97,7 +93,28 @@ int helper_request_fd(const struct plan *p, const char *name, int *ret_fd, struc
     request_limits(&j, p);
     seccomp_oci_write(&j, "seccomp", &p->filter_options);
     jsonw_close(&j, '}');
+}
+
+int helper_request_fd(const struct plan *p, const char *name, const char *inside, int *ret_fd,
+                      struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT((size_t)64 << 20);
+    for (size_t i = 0; i < p->n_ops; i++)
+        if ((p->ops[i].src && !jsonw_is_utf8(p->ops[i].src, strlen(p->ops[i].src))) ||
+            !jsonw_is_utf8(p->ops[i].dst, strlen(p->ops[i].dst)))
+            return err_set(err, CORDON_ERR_HOST, "start", 0,
+                           "a path that is not UTF-8 cannot be named to a container engine");
+    request_write(p, name, inside, &text);
     return helper_memory(&text, "cordon-request", ret_fd, err);
+}
+
+char *helper_request_key(const struct plan *p)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT((size_t)64 << 20);
+    request_write(p, NULL, NULL, &text);
+    for (char **v = p->container.vars; v && *v; v++)
+        buf_printf(&text, "\n%s", *v);
+    return buf_take(&text);
 }
 
 /* A file to copy in: its bytes, read with the caller's rights. */
