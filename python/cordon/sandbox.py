@@ -130,6 +130,7 @@ class Sandbox:
         self.max_output_bytes = self._limit("max_output_bytes", "max_output", max_output_bytes)
         self._settings += [("env", pair) for pair in _settings.environment(env)]
         self._settings += list(_settings.network(allow_network))
+        self._settings += [("preload", module) for module in self._preload]
         self._settings += [("mount", mount) for mount in _settings.mounts(mounts)]
         for name, value in settings.items():
             if name not in _settings.NAMES:

@@ -44,7 +44,8 @@ struct backend_outcome {
     struct backend_usage usage;
     uint64_t memory_refused; /* requests for more memory than can be given */
     uint64_t static_bytes;   /* what the program's own file asks for, known after a signal */
-    bool scratch_full;       /* no space or no inode was left on the guest's tmpfs */
+    bool rejected;     /* the source was refused before anything of it ran; its stderr says why */
+    bool scratch_full; /* no space or no inode was left on the guest's tmpfs */
     struct backend_denial denials[BACKEND_DENIALS_MAX];
     size_t n_denials;
     bool denials_unobserved;

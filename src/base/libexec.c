@@ -8,7 +8,7 @@
 
 int libexec_find(const char *name, char *ret_path, size_t size)
 {
-    static const char *const steps[] = {"", "/../libexec/cordon"};
+    static const char *const steps[] = {"", "/src", "/../libexec/cordon"};
     char self[PATH_MAX], path[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (n <= 0)

@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-/* Path of a helper by its name: beside this program (a build folder), or in ../libexec/cordon/ of
- * it (an installation). Never looked up by PATH. -1 with errno when there is none. */
+/* Path of a helper by its name: beside this program or in src/ of it (a build folder), or in
+ * ../libexec/cordon/ of it (an installation). Never looked up by PATH. -1 with errno when there is
+ * none. */
 int libexec_find(const char *name, char *ret_path, size_t size);
 
 #endif

@@ -478,6 +478,30 @@ int lang_outline(struct lang_job *job, const struct lang_source *source,
     return source_outline(job, &guard, err);
 }
 
+static void source_lost(void *data)
+{
+    struct lang_job *job = data;
+    struct cordon_err err = {0};
+    if (source_check(job, &err) < 0)
+        source_fail(job, &err);
+}
+
+/* An interpreter that is there already checks the imports itself, before it runs anything of the
+ * source: one guest in the place of two. */
+static int source_run_warm(struct lang_job *job)
+{
+    struct run_job *run = job->run;
+    struct cordon_err drop;
+    if (!run->pool)
+        return -1;
+    run->only_interpreter = true;
+    run->on_lost = source_lost;
+    run->lost_data = job;
+    int r = source_run(job, &drop);
+    run->only_interpreter = r == 0;
+    return r;
+}
+
 static int source_start(struct lang_job *job, struct cordon_err *err)
 {
     const char *const *guard;
@@ -492,7 +516,7 @@ static int source_start(struct lang_job *job, struct cordon_err *err)
     /* what is checked is what is run */
     if (job->n_files > 1 && source_load(job, &text, &len, err) < 0)
         return -1;
-    return source_check(job, err);
+    return source_run_warm(job) == 0 ? 0 : source_check(job, err);
 }
 
 int lang_start(struct lang_job *job, const struct lang_source *source, struct run_job *run,

@@ -286,6 +286,16 @@ static int plan_fill_container(struct plan *p, const struct plan_request *req,
     return plan_filters(p, req->policy, req->host, err);
 }
 
+static int plan_preload(struct plan *p, const struct policy *policy)
+{
+    const struct policy_value *v = policy_value(policy, FIELD_PRELOAD);
+    for (size_t i = 0; i < v->n_items; i++)
+        if (!(p->preload = arena_printf(&p->arena, "%s%s%s", p->preload ? p->preload : "",
+                                        p->preload ? "," : "", v->items[i].text)))
+            return -1;
+    return 0;
+}
+
 static int plan_fill(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -317,6 +327,8 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
         plan_apparmor(p, policy, host, err) < 0)
         return -1;
     plan_limits(p, policy);
+    if (plan_preload(p, policy) < 0)
+        return err_nomem(err, "plan");
     if (p->backend == BACKEND_DOCKER)
         return plan_fill_container(p, req, err);
     plan_by_group(p);

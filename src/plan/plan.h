@@ -193,6 +193,7 @@ struct plan {
 
     char *const *argv;
     char **env;
+    const char *preload;  /* modules of a warm interpreter, with commas, or NULL */
     const char *cwd;      /* inside */
     const char *command;  /* written form, for the log */
     const char *apparmor; /* profile the guest's program gets at its execve, or NULL */
@@ -255,6 +256,11 @@ void plan_free(struct plan *plan);
 /* plan_key.c: can a guest for this plan be prepared before it is asked for? Not where the caller
  * grants host paths: they are looked up when the run starts. */
 bool plan_is_parkable(const struct plan *plan);
+/* Can its program be forked from a Python interpreter that is there already? `python3 SCRIPT ...`
+ * with nothing in the environment that an interpreter looks at when it starts. */
+bool plan_has_interpreter(const struct plan *plan);
+/* What such an interpreter has built in besides; for the end of a key. */
+void plan_key_interpreter(const struct plan *plan, struct buf *out);
 /* Two plans with equal keys can use the same prepared guest. */
 void plan_key(const struct plan *plan, struct buf *out);
 

@@ -97,3 +97,39 @@ void plan_key(const struct plan *p, struct buf *out)
     key_num(out, (uint64_t)p->landlock_abi << 32 | p->cores);
     key_groups(p, out);
 }
+
+static bool key_is_for_start(const char *variable)
+{
+    static const char *const names[] = {
+        "PYTHON", "LD_",  "LC_",       "LANGUAGE=", "GLIBC_", "MALLOC_",      "TZ",
+        "OMP_",   "MKL_", "OPENBLAS_", "LANG=",     "HOME=",  "CORDON_ZYGOTE"};
+    static const char *const usual[] = {"LANG=C.UTF-8", "HOME=" PLAN_HOME, "PYTHONPATH=.cordon"};
+    for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
+        if (str_eq(variable, usual[i]))
+            return false;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (str_starts(variable, names[i]))
+            return true;
+    return false;
+}
+
+bool plan_has_interpreter(const struct plan *p)
+{
+    if (!str_eq(p->argv[0], "python3") || !p->argv[1] || !p->argv[1][0] || p->argv[1][0] == '-' ||
+        strchr(p->argv[1], '/') || strlen(p->argv[1]) > 200 || !str_eq(p->cwd, PLAN_HOME) ||
+        (p->preload && strlen(p->preload) > 4000))
+        return false;
+    bool path = false;
+    for (char **e = p->env; *e; e++) {
+        path = path || str_eq(*e, "PATH=/usr/local/bin:/usr/bin:/bin");
+        if (key_is_for_start(*e))
+            return false;
+    }
+    return path;
+}
+
+void plan_key_interpreter(const struct plan *p, struct buf *out)
+{
+    key_text(out, p->argv[1]);
+    key_text(out, p->preload);
+}

@@ -96,10 +96,22 @@ static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
         return NULL;
     _cleanup_buf_ struct buf key = BUF_INIT(POOL_KEY_MAX);
     plan_key(plan, &key);
+    size_t plain = key.len;
+    bool interpreter = plan_has_interpreter(plan);
+    if (interpreter)
+        plan_key_interpreter(plan, &key);
     if (key.failed)
         return NULL;
     struct pool_key *k = pool_find(pool, &key);
-    return k ? k : pool_add(pool, &key);
+    /* an interpreter that cannot be kept (a module of it has threads): guests without one */
+    if (k && interpreter && k->failures >= POOL_FAILURES) {
+        key.len = plain;
+        interpreter = false;
+        k = pool_find(pool, &key);
+    }
+    if (!k && (k = pool_add(pool, &key)))
+        k->interpreter = interpreter;
+    return k;
 }
 
 static void key_park(struct pool_key *k)
@@ -133,10 +145,10 @@ static void key_sweep(struct pool_key *k)
     }
 }
 
-struct warm_guest *pool_take(struct pool *pool, const struct plan *plan)
+struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool interpreter)
 {
     struct pool_key *k = pool_key_of(pool, plan);
-    if (!k)
+    if (!k || (interpreter && (!k->interpreter || !k->warm)))
         return NULL;
     k->used_ns = supervise_now_ns();
     k->seen++;
@@ -171,7 +183,7 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan)
 static void key_open(struct pool_key *k, const struct plan *plan)
 {
     struct cordon_err err;
-    if (warm_open(plan, &k->warm, &err) < 0) {
+    if (warm_open(plan, k->interpreter, &k->warm, &err) < 0) {
         k->warm = NULL;
         k->failures++;
         return;
@@ -190,6 +202,9 @@ void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)
     struct pool_key *k = pool_key_of(pool, plan);
     if (!k)
         return;
+    /* who names modules has said that there will be more */
+    if (plan->preload)
+        k->seen = MAX(k->seen, 2u);
     if (!k->warm && k->seen >= 2 && k->failures < POOL_FAILURES)
         key_open(k, plan);
     while (k->warm && k->seen >= 2 && k->n_parked < POOL_FEWEST) {

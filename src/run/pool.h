@@ -27,6 +27,7 @@ struct pool_key {
     struct warm_guest *parked[POOL_GUESTS]; /* oldest first */
     size_t n_parked;
     size_t target;
+    bool interpreter;
     unsigned seen, failures;
     uint64_t used_ns;
 };
@@ -53,8 +54,9 @@ void pool_init(struct pool *pool, struct loop *loop);
 /* Gives everything back. */
 void pool_done(struct pool *pool);
 
-/* A guest for this plan, or NULL: start one from nothing. */
-struct warm_guest *pool_take(struct pool *pool, const struct plan *plan);
+/* A guest for this plan, or NULL: start one from nothing. interpreter: only one whose program is
+ * forked from a warm interpreter, which checks imports by itself. */
+struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool interpreter);
 /* A run with this plan has ended; start_ns: what its start took when it used a prepared guest. */
 void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns);
 /* How long the loop may sleep, -1: for ever. */

@@ -169,6 +169,14 @@ static void result_by_exit(struct result *r, const struct supervised *s,
         r->exit_code = WEXITSTATUS(o->wstatus);
         r->verdict = r->exit_code == 0 ? VERDICT_OK : VERDICT_NONZERO_EXIT;
     }
+    if (o->rejected && r->exit_code == CORDON_ERR_REJECTED) {
+        const struct buf *said = &s->out[1].kept;
+        const char *end = said->data ? memchr(said->data, '\n', said->len) : NULL;
+        r->verdict = VERDICT_REJECTED;
+        snprintf(r->error, sizeof(r->error), "%.*s", end ? (int)MIN(end - said->data, 1000) : 0,
+                 said->data ? said->data : "");
+        return;
+    }
     if (o->usage.oom_kills > 0 || result_is_over(r, s->plan)) {
         result_memory(r, policy);
         return;

@@ -56,8 +56,12 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
     options.on_done = run_on_done;
     options.data = job;
     /* an error in the request shows before a guest is used up for it */
-    options.prepared =
-        job->pool && job->plan->backend == BACKEND_NATIVE ? pool_take(job->pool, job->plan) : NULL;
+    options.prepared = job->pool ? pool_take(job->pool, job->plan, job->only_interpreter) : NULL;
+    if (job->only_interpreter && !options.prepared) {
+        plan_free(job->plan);
+        job->plan = NULL;
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", 0, "no interpreter is ready");
+    }
     return supervise_start(&job->supervised, job->loop, run_backend(job->plan), job->plan, &options,
                            ret_refused, err);
 }
@@ -133,6 +137,11 @@ static void run_on_done(void *data)
         plan_free(job->plan);
         job->plan = NULL;
         job->pool = NULL;
+        if (job->only_interpreter) {
+            job->only_interpreter = false;
+            job->on_lost(job->lost_data);
+            return;
+        }
         if (run_start(job, &err) == 0)
             return;
         s->err = err;

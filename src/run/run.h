@@ -45,7 +45,13 @@ struct run_job {
     const char *cwd;   /* the caller's working directory, where kept workspaces go; NULL: our own */
     struct workspace *workspace; /* an open one to use instead of a new one; stays the caller's */
     struct workspace own_workspace;
-    struct pool *pool;              /* of prepared guests; NULL: none */
+    struct pool *pool; /* of prepared guests; NULL: none */
+    /* Start only with a warm interpreter, which does what steps before the run would: run_start()
+     * fails without one, and should it be lost before the guest's code began, on_lost is called in
+     * the place of on_done. */
+    bool only_interpreter;
+    void (*on_lost)(void *data);
+    void *lost_data;
     struct run_files files_changed; /* valid once done; kept until run_done() */
     struct plan *plan;
     struct supervised supervised;

@@ -271,6 +271,9 @@ void native_child_note_end(struct native_child *c)
     s->guest_user_ns = native_tv_ns(ru.ru_utime) - s->guest_user_ns;
     s->guest_sys_ns = native_tv_ns(ru.ru_stime) - s->guest_sys_ns;
     s->guest_rss_bytes = (uint64_t)ru.ru_maxrss * 1024;
+    char word;
+    if (c->join_fd > 0 && recv(c->join_fd, &word, 1, MSG_DONTWAIT) == 1)
+        s->rejected = 1; /* said before the guest's code began; the guest has no such socket */
     atomic_store(&s->all_dead, 1);
     /* The end of this process would say the same, when the kernel has taken its memory and its
      * namespaces apart; nobody has to wait for that. */

@@ -98,7 +98,7 @@ static void guest_limits(struct native_child *c)
 }
 
 /* So many of the cores we have ourselves; which ones is left to chance, so that guests spread. */
-void native_fence_cores(struct native_child *c)
+void native_fence_cores_of(struct native_child *c, pid_t pid)
 {
     unsigned cores = c->plan->cores;
     cpu_set_t have, mine;
@@ -122,8 +122,13 @@ void native_fence_cores(struct native_child *c)
         CPU_SET(cpu, &mine);
         cores--;
     }
-    guest_check(c, raw_call(SYS_sched_setaffinity, 0, sizeof(mine), &mine), "cores",
+    guest_check(c, raw_call(SYS_sched_setaffinity, pid, sizeof(mine), &mine), "cores",
                 "sched_setaffinity");
+}
+
+void native_fence_cores(struct native_child *c)
+{
+    native_fence_cores_of(c, 0);
 }
 
 /* Only now are we in the groups that hold the limits, so only now is their root ours to hide: a

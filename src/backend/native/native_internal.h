@@ -52,6 +52,7 @@ struct native_status {
         listener_fd; /* number in the descriptor table shared by pid 1 and the guest; -1: none */
     _Atomic uint32_t no_listener; /* denials were not observed (an outer listener exists) */
     /* of a guest that was prepared before it was asked for (warm.h) */
+    uint32_t rejected;       /* its source was refused before anything of it ran */
     _Atomic uint32_t ready;  /* it stands and waits for its order */
     _Atomic uint32_t reaped; /* its pid 1 is gone, with what it used in all: */
     uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
@@ -69,6 +70,7 @@ struct native_child {
     size_t n_entries;
     int go_fd; /* a byte arrives when the ids are mapped (guests of root), later ones are signals to
                   forward; end of file means the supervisor is gone */
+    int join_fd;          /* to an interpreter that becomes the guest's program; 0 or -1: none */
     int broker_fd;        /* takes the sockets of the guest's gate; -1: no way out */
     int stdio[3];         /* ends of our pipes */
     const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
@@ -219,6 +221,7 @@ void native_guest_wait_exec(struct native_guest *g);
 int native_fence_apparmor(const char *name);
 /* Binds the calling process to as many cores as the plan says. Bare calls. */
 void native_fence_cores(struct native_child *c);
+void native_fence_cores_of(struct native_child *c, pid_t pid); /* another process of the guest */
 /* The offsets of the guest's clocks, for the kernel. */
 void native_clock_text(struct native_child *c, char *ret_text, size_t size);
 uint64_t native_tv_ns(struct timeval tv);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/libexec.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -61,6 +63,11 @@ static int warm_write_map(pid_t pid, const char *file, unsigned base)
 static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err *err)
 {
     int pair[2];
+    char folder[PATH_MAX];
+    _cleanup_close_ int folder_fd = -1;
+    if (w->has_zygote && (libexec_find("zygote", folder, sizeof(folder)) < 0 ||
+                          (folder_fd = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0))
+        return err_set(err, CORDON_ERR_HOST, "pool", errno, "interpreter's folder");
     struct native_child c = {
         .plan = plan, .status = &w->pages[0].status, .go_fd = -1, .broker_fd = -1};
     _cleanup_free_ int *none = calloc(plan->n_ops + 1, sizeof(int));
@@ -81,7 +88,7 @@ static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err
                               .exit_signal = SIGCHLD};
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        warm_spawner_main(&c, pair[1], w->pages);
+        warm_spawner_main(&c, pair[1], folder_fd, w->pages);
     close(pair[1]);
     if (pid < 0)
         return err_set(err, CORDON_ERR_HOST, "pool", errno, "new namespaces");
@@ -93,7 +100,8 @@ static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err
     return 0;
 }
 
-int warm_open(const struct plan *plan, struct warm **ret_warm, struct cordon_err *err)
+int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
+              struct cordon_err *err)
 {
     struct warm *w = calloc(1, sizeof(*w));
     if (!w)
@@ -101,6 +109,7 @@ int warm_open(const struct plan *plan, struct warm **ret_warm, struct cordon_err
     w->refs = 1;
     w->sock = w->pidfd = -1;
     w->own_host_ids = plan->own_host_ids;
+    w->has_zygote = interpreter;
     w->base_id = plan->host_uid + (unsigned)getpid() * WARM_IDS;
     w->cgroups = plan->cgroups;
     w->limits = plan->limits;

@@ -24,8 +24,10 @@
 struct warm;
 struct warm_guest;
 
-/* Starts a spawner for plans with this plan's key; the plan may go afterwards. */
-int warm_open(const struct plan *plan, struct warm **ret_warm, struct cordon_err *err);
+/* Starts a spawner for plans with this plan's key; the plan may go afterwards. interpreter:
+ * programs are forked from a warm interpreter (plan_has_interpreter()). */
+int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
+              struct cordon_err *err);
 /* No new guests; the spawner ends with the last one of its guests, which are dropped or claimed. */
 void warm_close(struct warm *warm);
 /* Readable when the spawner has something to say; then call warm_read(). */

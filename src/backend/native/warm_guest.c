@@ -33,6 +33,8 @@ static void guest_keep_only_ours(struct native_child *c)
 {
     int last = c->go_fd = guest_keep(c, c->go_fd);
     last = c->done_fd = guest_keep(c, c->done_fd);
+    if (c->join_fd > 0)
+        last = c->join_fd = guest_keep(c, c->join_fd);
     for (size_t i = 0; i < c->n_entries; i++)
         last = c->entries[i] = guest_keep(c, c->entries[i]);
     for (int i = 0; i < 3; i++)
@@ -100,8 +102,15 @@ static void guest_set_clocks(struct native_child *c, int fd)
     close(fd);
 }
 
+/* The order as it came, for a program that is there already. */
+struct guest_order {
+    struct warm_order head;
+    char body[WARM_INLINE_MAX];
+    int memfd;
+};
+
 /* Waits for what this guest is to do. End of file: it is not wanted any more. */
-static void guest_receive_order(struct native_child *c)
+static void guest_receive_order(struct native_child *c, struct guest_order *ret)
 {
     static char body[WARM_INLINE_MAX] __attribute__((aligned(8)));
     static struct plan late;
@@ -119,8 +128,11 @@ static void guest_receive_order(struct native_child *c)
         bytes = mmap(NULL, order.len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fds[0], 0);
         if (bytes == MAP_FAILED)
             native_child_fail(c, "start", errno, "order");
-        close(fds[0]);
     }
+    ret->head = order;
+    ret->memfd = order.is_memfd ? fds[0] : -1;
+    if (c->join_fd > 0 && !order.is_memfd)
+        memcpy(ret->body, body, order.len);
     late = *c->plan;
     if (warm_order_decode(bytes, order.len, &late, files, file_fds, fds + order.is_memfd) < 0)
         native_child_fail(c, "start", EPROTO, "order");
@@ -135,15 +147,41 @@ static void guest_hide(struct native_child *c)
         native_child_fail(c, "dumpable", errno, "prctl");
 }
 
-static void guest_take_order(struct native_child *c, int clocks_fd)
+static struct guest_order *guest_take_order(struct native_child *c, int clocks_fd)
 {
+    static struct guest_order order;
     atomic_store(&c->status->ready, 1);
-    guest_receive_order(c);
+    guest_receive_order(c, &order);
     native_child_copy_files(c);
     if (c->plan->hands_back_cwd)
         native_collect_send(c);
     guest_set_clocks(c, clocks_fd);
     native_child_note_usage(c);
+    return &order;
+}
+
+/* Its time namespace is entered before the order comes: the clocks begin at zero when it is
+ * prepared. Everything else is as below. */
+static _Noreturn void guest_wait_interpreter(struct native_child *c, struct native_guest *g)
+{
+    int time_fd = -1;
+    if (c->plan->time_ns) {
+        guest_set_clocks(c, guest_time_namespace(c));
+        time_fd = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
+        if (time_fd < 0)
+            native_child_fail(c, "time namespace", errno, "open");
+    }
+    g->pid = warm_zygote_admit(c, g, time_fd);
+    guest_hide(c); /* nothing but code of ours ran in the namespace so far */
+    util_close(&time_fd);
+    native_drop_last_capability(c);
+    native_fence_cores_of(c, g->pid);
+    const struct guest_order *order = guest_take_order(c, -1);
+    native_guest_limit(g);
+    c->status->started_ns = native_now_ns();
+    atomic_store(&c->status->state, NATIVE_STARTED);
+    warm_zygote_order(c, &order->head, order->body, order->memfd);
+    native_init_run(c, g->pid, g);
 }
 
 /* The process that becomes the guest is there already, fenced, and waits for us. */
@@ -200,6 +238,8 @@ _Noreturn void warm_guest_main(struct native_child *c, unsigned id)
     guest.sig_fd = native_child_signals(c, false);
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SYS_TIME);
     guest.fence_fd = native_fence_make(c, -1);
+    if (c->join_fd > 0)
+        guest_wait_interpreter(c, &guest);
     if (p->time_at_exec || !p->time_ns)
         guest_wait_beside(c, &guest);
     guest_wait_alone(c, &guest);

@@ -6,12 +6,12 @@
 
 #include "backend/native/native_internal.h"
 #include "backend/native/warm.h"
+#include "backend/native/warm_wire.h"
 #include "base/buf.h"
 
 #define WARM_SLOTS 640 /* status pages; the first is the spawner's own */
 #define WARM_IDS 512   /* of guests of root, as in ids.c */
 #define WARM_FDS_MAX 64
-#define WARM_INLINE_MAX 49152
 
 enum warm_slot { WARM_FREE, WARM_USED, WARM_ENDING };
 
@@ -26,6 +26,7 @@ struct warm {
     unsigned refs; /* the pool's and one per guest */
     int sock;
     int pidfd;
+    bool has_zygote; /* programs are forked from a warm interpreter */
     pid_t pid;
     union warm_page *pages; /* shared with the spawner and, one each, its guests */
     unsigned char slots[WARM_SLOTS];
@@ -68,23 +69,6 @@ struct warm_spawned {
     int32_t error;
 };
 
-/* supervisor → prepared guest: the order's head, its bytes behind it or in the first descriptor,
- * then the open files */
-struct warm_order {
-    uint64_t len;
-    uint32_t n_files; /* descriptors of files */
-    uint32_t is_memfd;
-};
-
-/* What an order's bytes begin with. Offsets are from there; lists of strings are lists of offsets
- * that the receiver turns into pointers in place. */
-struct warm_order_body {
-    uint64_t n_argv, argv;
-    uint64_t n_env, env;
-    uint64_t n_rlimits, rlimits;
-    uint64_t n_files, files;
-};
-
 struct warm_order_file {
     uint64_t name, data, data_len;
     int64_t fd; /* index of its descriptor, -1: data */
@@ -106,7 +90,15 @@ ssize_t warm_recv(int sock, struct iovec *parts, size_t n_parts, int *ret_fds, s
                   int flags);
 
 /* warm_spawner.c, never returns. c is the template of every guest's. */
-_Noreturn void warm_spawner_main(struct native_child *c, int sock, union warm_page *pages);
+_Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd,
+                                 union warm_page *pages);
+/* warm_zygote.c, in the spawner: starts the interpreter, gives the socket for its commands */
+int warm_zygote_start(struct native_child *c, int folder_fd);
+/* in a guest's pid 1: lets the forked interpreter through the walls, gives its number */
+pid_t warm_zygote_admit(struct native_child *c, const struct native_guest *g, int time_fd);
+/* and hands the order on, as it came */
+void warm_zygote_order(struct native_child *c, const struct warm_order *order, const void *body,
+                       int memfd);
 /* warm_guest.c, never returns */
 _Noreturn void warm_guest_main(struct native_child *c, unsigned id);
 

@@ -21,23 +21,31 @@
 
 struct spawner {
     struct native_child *template;
-    int sock, sig_fd;
+    int sock, sig_fd, zygote_fd;
     union warm_page *pages;
     pid_t pids[WARM_SLOTS];
 };
 
 /* Nothing of the supervisor's but the socket; the standard numbers are taken, so that no received
  * descriptor gets one of them. */
-static void spawner_keep_only_ours(struct native_child *c, int *sock)
+static void spawner_keep_only_ours(struct native_child *c, int *sock, int *folder)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int i = 0; i < 3; i++)
         if (null < 0 || dup2(null, i) < 0)
             native_child_fail(c, "descriptors", errno, "/dev/null");
-    if (*sock != 3 && dup3(*sock, 3, O_CLOEXEC) < 0)
-        native_child_fail(c, "descriptors", errno, "dup3");
-    *sock = 3;
-    if (sys_close_range(4, ~0U) < 0)
+    /* out of each other's way first */
+    int *const ours[] = {sock, folder};
+    size_t n = *folder >= 0 ? 2 : 1;
+    for (size_t i = 0; i < n; i++)
+        if ((*ours[i] = fcntl(*ours[i], F_DUPFD_CLOEXEC, 300)) < 0)
+            native_child_fail(c, "descriptors", errno, "dup");
+    for (size_t i = 0; i < n; i++) {
+        if (dup3(*ours[i], 3 + (int)i, O_CLOEXEC) < 0)
+            native_child_fail(c, "descriptors", errno, "dup3");
+        *ours[i] = 3 + (int)i;
+    }
+    if (sys_close_range(3 + (unsigned)n, ~0U) < 0)
         native_child_fail(c, "descriptors", errno, "close_range");
 }
 
@@ -82,6 +90,7 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
     for (int i = 0; i < 3; i++)
         c->stdio[i] = fds[2 + i];
     size_t at = WARM_SPAWN_FDS + (m->has_group ? 1 : 0);
+    c->join_fd = s->zygote_fd;
     c->n_entries = MIN(m->n_entries, (uint32_t)CGROUP_ENTRIES_MAX);
     for (size_t i = 0; i < c->n_entries; i++)
         c->entries[i] = fds[at + i];
@@ -144,11 +153,12 @@ static void spawner_become_own(struct native_child *c, int sock)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-_Noreturn void warm_spawner_main(struct native_child *c, int sock, union warm_page *pages)
+_Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd,
+                                 union warm_page *pages)
 {
     static struct spawner s;
     signal(SIGCHLD, SIG_DFL);
-    spawner_keep_only_ours(c, &sock);
+    spawner_keep_only_ours(c, &sock, &folder_fd);
     prctl(PR_SET_NAME, "cordon-pool");
     /* guests see it as their /proc/1/cmdline, and are to see what every guest does */
     if (c->argv_area_len > 0) {
@@ -160,6 +170,8 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, union warm_pa
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
     s = (struct spawner){.template = c, .sock = sock, .pages = pages};
+    s.zygote_fd = folder_fd >= 0 ? warm_zygote_start(c, folder_fd) : -1;
+    util_close(&folder_fd);
     s.sig_fd = native_child_signals(c, false);
     atomic_store(&c->status->ready, 1);
     struct pollfd fds[2] = {{.fd = s.sig_fd, .events = POLLIN}, {.fd = sock, .events = POLLIN}};
