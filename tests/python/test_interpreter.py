@@ -3,13 +3,12 @@
 import importlib.util
 import json
 import os
-import signal
 import time
 
 import pytest
 
 from cordon import Sandbox
-from test_warm import LOOK, READY, children, named
+from test_warm import LOOK, READY, children, end, named
 
 pytestmark = pytest.mark.full_tier("interpreters are kept in tier full only")
 
@@ -247,11 +246,7 @@ def test_the_forking_interpreter_holds_nobodys_descriptors(kept):
 # ---- the pool -----------------------------------------------------------------------------------
 
 def test_killed_interpreters_are_no_failure(kept):
-    for pid in interpreters(kept):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    end(interpreters(kept))
     for _ in range(4):
         assert run(kept, "print(9)").stdout == "9\n"
     assert warm(kept, "print(9)").stdout == "9\n"

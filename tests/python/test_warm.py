@@ -60,6 +60,27 @@ def named(sandbox, name):
     return [pid for pid, comm in children(sandbox._lease.supervisor_pid()) if comm == name]
 
 
+def end(pids):
+    """Kills them and waits until they and everything below them are gone."""
+    below = list(pids) + [child for pid in pids for child, _ in children(pid)]
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    until = time.monotonic() + READY
+    while any(alive(pid) for pid in below) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 # ---- late binding -------------------------------------------------------------------------------
 
 def test_command_environment_files_input_and_status(sandbox):
@@ -260,8 +281,7 @@ def test_grants_are_never_prepared(sandbox, tmp_path):
 def test_a_killed_spawner_is_replaced(sandbox):
     spawners = named(sandbox, "cordon-pool")
     assert spawners
-    for pid in spawners:
-        os.kill(pid, signal.SIGKILL)
+    end(spawners)
     for _ in range(4):
         assert sandbox.run_command(["echo", "on"]).stdout == "on\n"
     prepared(sandbox)
@@ -282,12 +302,7 @@ def test_a_killed_spawner_takes_its_guests_and_says_so(sandbox):
 
 def test_killed_prepared_guests_are_no_failure(sandbox):
     for _ in range(3):
-        for pid in named(sandbox, "cordon-init"):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        time.sleep(0.05)
+        end(named(sandbox, "cordon-init"))
         assert sandbox.run_command(["echo", "on"]).stdout == "on\n"
 
 
