@@ -351,6 +351,10 @@ int plan_oci(struct plan *p, const struct plan_request *req, struct cordon_err *
         return -1;
     p->oci = o;
     p->time_ns = false;
+    /* A v2 group that only serves the kill is not needed: the launcher's end is everybody's, and a
+     * process that moves into it waits for a grace period of the kernel (3 to 15 ms). */
+    if (p->cgroups.kind != HOST_CGROUP_V2)
+        p->cgroups.v2[0] = '\0';
     if (o->runtime == PLAN_RUNTIME_RUNSC) {
         p->landlock_abi = 0; /* its kernel has none */
         if (oci_gvisor_limits(p, err) < 0)
