@@ -65,9 +65,12 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
 {
     if (p->own_host_ids)
         return 0;
-    const struct passwd *pw = getpwuid(p->host_uid);
-    o->sub_uid = oci_sub_id("/etc/subuid", pw ? pw->pw_name : NULL, p->host_uid);
-    o->sub_gid = oci_sub_id("/etc/subgid", pw ? pw->pw_name : NULL, p->host_uid);
+    struct passwd pw, *found = NULL;
+    char text[1024]; /* an entry that does not fit goes by its number */
+    if (getpwuid_r(p->host_uid, &pw, text, sizeof(text), &found) != 0)
+        found = NULL;
+    o->sub_uid = oci_sub_id("/etc/subuid", found ? pw.pw_name : NULL, p->host_uid);
+    o->sub_gid = oci_sub_id("/etc/subgid", found ? pw.pw_name : NULL, p->host_uid);
     if (o->sub_uid && o->sub_gid && access("/usr/bin/newuidmap", X_OK) == 0)
         return 0;
     const char *what = o->runtime != PLAN_RUNTIME_RUNSC ? "to run at all"

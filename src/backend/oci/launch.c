@@ -317,6 +317,7 @@ static _Noreturn void launch_exec(struct native_child *c)
     static char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/",
                                 "XDG_RUNTIME_DIR=" PLAN_OCI_PLACE, NULL};
     const struct plan *p = c->plan;
+    static char state[] = LAUNCH_STATE, bundle[] = PLAN_OCI_BUNDLE, says[] = LAUNCH_SAYS;
     char *path = (char *)p->oci->path, keep[16];
     sigset_t none;
     int r = 0;
@@ -335,15 +336,32 @@ static _Noreturn void launch_exec(struct native_child *c)
     if (n < 0)
         native_child_fail(c, "descriptors", errno, "runtime");
     snprintf(keep, sizeof(keep), "%d", n);
-    char *const runc[] = {path, "--root",   LAUNCH_STATE,    "run",    "--detach", "--preserve-fds",
-                          keep, "--bundle", PLAN_OCI_BUNDLE, "cordon", NULL};
-    char *const crun[] = {
-        path,       "--root",        LAUNCH_STATE,     "--cgroup-manager=disabled",
-        "run",      "--detach",      "--preserve-fds", keep,
-        "--bundle", PLAN_OCI_BUNDLE, "cordon",         NULL};
-    char *const runsc[] = {path,        "--root",     LAUNCH_STATE,       "--log",
-                           LAUNCH_SAYS, "--rootless", "--ignore-cgroups", "--network=none",
-                           "run",       "--bundle",   PLAN_OCI_BUNDLE,    "cordon",
+    char *const runc[] = {path, "--root",   state,  "run",    "--detach", "--preserve-fds",
+                          keep, "--bundle", bundle, "cordon", NULL};
+    char *const crun[] = {path,
+                          "--root",
+                          state,
+                          "--cgroup-manager=disabled",
+                          "run",
+                          "--detach",
+                          "--preserve-fds",
+                          keep,
+                          "--bundle",
+                          bundle,
+                          "cordon",
+                          NULL};
+    char *const runsc[] = {path,
+                           "--root",
+                           state,
+                           "--log",
+                           says,
+                           "--rootless",
+                           "--ignore-cgroups",
+                           "--network=none",
+                           "run",
+                           "--bundle",
+                           bundle,
+                           "cordon",
                            NULL};
     char *const *const all[] = {
         [PLAN_RUNTIME_RUNC] = runc, [PLAN_RUNTIME_CRUN] = crun, [PLAN_RUNTIME_RUNSC] = runsc};
