@@ -20,6 +20,7 @@ struct bulk_worker {
     struct grade_outcome outcome;
     struct bulk_item item;
     bool busy;
+    bool again; /* the warm interpreter failed it: once more, cold */
 };
 
 /* ---- lines ---- */
@@ -135,6 +136,8 @@ static void worker_on_done(struct tests_run *r)
     struct grade_outcome *o = &w->outcome;
     if (r->err.code == CORDON_ERR_CANCELLED) {
         /* no line: it was not graded */
+    } else if (r->err.code && w->desk.place.warm) {
+        w->again = b->is_cold = true;
     } else if (r->err.code) {
         bulk_emit_broken(b, &w->item, r->err.message);
     } else {
@@ -162,10 +165,16 @@ static void worker_start(struct bulk_worker *w)
     w->desk.place.policy = b->policy;
     w->desk.place.vars = b->vars;
     w->desk.place.many = true;
+    w->desk.place.warm = !t->policy && !b->is_cold && zygote_is_alive(b->zygote);
     w->run = (struct tests_run){.on_done = worker_on_done, .data = w};
     w->busy = true;
     if (tests_start(&w->run, &w->desk, t, &w->outcome, &err) == 0)
         return;
+    if (w->desk.place.warm) {
+        w->again = b->is_cold = true;
+        w->busy = false;
+        return;
+    }
     /* what this host cannot do it cannot do for the next one either */
     if (err.code == CORDON_ERR_HOST)
         bulk_fail(b, &err);
@@ -229,9 +238,19 @@ static struct bulk_worker *bulk_idle(struct bulk *b)
 
 static void bulk_reap(struct bulk *b)
 {
-    for (unsigned i = 0; i < b->jobs; i++)
-        if (!b->workers[i].busy && b->workers[i].run.desk)
-            worker_free(&b->workers[i]);
+    for (unsigned i = 0; i < b->jobs; i++) {
+        struct bulk_worker *w = &b->workers[i];
+        if (w->busy || !w->run.desk)
+            continue;
+        if (w->again && !b->cancelled) {
+            w->again = false;
+            tests_done(&w->run);
+            grade_outcome_done(&w->outcome);
+            worker_start(w);
+        }
+        if (!w->busy)
+            worker_free(w);
+    }
 }
 
 /* Starts what there is room for. */
@@ -288,6 +307,7 @@ static int bulk_prepare(struct bulk *b, struct cordon_err *err)
     b->window = calloc(b->n_window, sizeof(*b->window));
     if (!b->workers || !b->window)
         return err_nomem(err, "grade");
+    b->zygote = party_warm_up(b->policy, &b->input);
     for (unsigned i = 0; i < b->jobs; i++)
         b->workers[i].bulk = b;
     for (size_t i = 0; i < b->n_window; i++)
@@ -336,6 +356,7 @@ void bulk_done(struct bulk *b)
     }
     for (size_t i = 0; b->window && i < b->n_window; i++)
         buf_done(&b->window[i]);
+    zygote_close(b->zygote);
     free(b->workers);
     free(b->window);
     free(b->line);

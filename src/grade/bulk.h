@@ -87,6 +87,8 @@ struct bulk {
 
     /* private */
     struct bulk_worker *workers;
+    struct zygote *zygote; /* submissions of the common policy are copied from it; NULL: cold */
+    bool is_cold;          /* it failed once: not used again */
     char *line;
     size_t line_cap, line_number, n_read, n_written, n_running;
     struct buf *window; /* lines that wait for earlier ones */

@@ -126,6 +126,45 @@ static void party_send_user_program(struct party *p, const struct buf *code)
     party_send_text(p, party_user_main, strlen(party_user_main));
 }
 
+/* ---- the warm interpreter ---- */
+
+static void party_pack(struct buf *out, const char *data, size_t len)
+{
+    unsigned char size[4] = {(unsigned char)len, (unsigned char)(len >> 8),
+                             (unsigned char)(len >> 16), (unsigned char)(len >> 24)};
+    buf_add(out, size, sizeof(size));
+    buf_add(out, data, len);
+}
+
+static const char party_zygote_main[] =
+    "import grade_wire,grade_user,grade_zygote\n"
+    "serve=grade_zygote.prepare(s().decode(),grade_wire)\n"
+    "_enter=lambda s=s,e=grade_zygote.enter,w=grade_wire,u=grade_user:e(s,w,u)\n"
+    "serve()\n";
+
+struct zygote *party_warm_up(const struct policy *policy, const struct policy_input *input)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
+    char library[4096];
+    struct zygote *z = NULL;
+    struct cordon_err err;
+    if (zygote_library(library, sizeof(library)) < 0)
+        return NULL;
+    buf_char(&text, (char)(ARRAY_SIZE(party_modules_user) + 1));
+    for (size_t i = 0; i < ARRAY_SIZE(party_modules_user); i++) {
+        party_pack(&text, party_modules_user[i].name, strlen(party_modules_user[i].name));
+        party_pack(&text, party_modules_user[i].text, strlen(party_modules_user[i].text));
+    }
+    party_pack(&text, "grade_zygote", strlen("grade_zygote"));
+    party_pack(&text, grade_text_zygote, strlen(grade_text_zygote));
+    party_pack(&text, party_zygote_main, strlen(party_zygote_main));
+    party_pack(&text, library, strlen(library));
+    struct zygote_program program = {party_boot, text.data, text.len};
+    if (text.failed || zygote_open(policy, input, &program, &z, &err) < 0)
+        return NULL;
+    return z;
+}
+
 bool party_is_code(const char *data, size_t len)
 {
     for (size_t i = 0; i < ARRAY_SIZE(party_modules_user); i++) {
@@ -236,7 +275,10 @@ int party_start(struct party *p, enum party_role role, const struct party_place 
                     .stdin_fd = -1,
                     .on_start = party_on_start},
     };
-    if (role == PARTY_TESTS)
+    p->warm = role == PARTY_SUBMISSION && place->warm;
+    if (p->warm)
+        p->run.backend = &backend_zygote;
+    else if (role == PARTY_TESTS)
         party_send_tests_program(p, place->many);
     else
         party_send_user_program(p, place->code);

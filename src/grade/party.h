@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "grade/channel.h"
+#include "serve/zygote.h"
 #include "run/run.h"
 
 /* Where and under which rules; borrowed until party_done(). */
@@ -24,6 +25,7 @@ struct party_place {
     bool many;         /* the tests' side will serve many runs: it is worth preparing for */
     /* byte code of the submission's side, as the tests' side sent it; empty: its text serves */
     const struct buf *code;
+    bool warm; /* submissions are copies of the warm interpreter (party_warm_up) */
 };
 
 enum party_role { PARTY_TESTS, PARTY_SUBMISSION };
@@ -40,12 +42,17 @@ struct party {
     struct policy policy; /* derived; borrows */
     struct arena arena;
     const char *breach;          /* why its channel was ended, or NULL */
+    bool warm;                   /* a copy of the warm interpreter: it gets no program */
     bool started, gone, stopped; /* stopped: its end was asked for */
 };
 
 /* guest_text.c, made from python/cordon/guest/ by tools/embed. */
 extern const char grade_text_wire[], grade_text_side[], grade_text_tests[], grade_text_plain[],
-    grade_text_pytest[], grade_text_doctest[], grade_text_user[];
+    grade_text_pytest[], grade_text_doctest[], grade_text_user[], grade_text_zygote[];
+
+/* Starts the interpreter submissions are copied from; NULL: not here, they start cold. The place is
+ * the one they will have. */
+struct zygote *party_warm_up(const struct policy *policy, const struct policy_input *input);
 
 /* Is this the byte code of the submission's side, in as many parts as it has? */
 bool party_is_code(const char *data, size_t len);

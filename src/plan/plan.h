@@ -191,6 +191,12 @@ struct plan {
     const char
         *profile_notes; /* call names of the profile that were skipped, one per line, or NULL */
 
+    /* Not NULL: the guest's process does not execve, it goes on here (a warm interpreter). It is a
+     * copy of the process that starts it, which therefore must never have held anything that is not
+     * this guest's to see. Does not return. Tier full, native. */
+    void (*enter)(void *data);
+    void *enter_data;
+
     char *const *argv;
     char **env;
     const char *preload;  /* modules of a warm interpreter, with commas, or NULL */

@@ -62,8 +62,9 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
         job->plan = NULL;
         return err_set(err, CORDON_ERR_INTERNAL, "pool", 0, "no interpreter is ready");
     }
-    return supervise_start(&job->supervised, job->loop, run_backend(job->plan), job->plan, &options,
-                           ret_refused, err);
+    const struct backend *backend = job->backend ? job->backend : run_backend(job->plan);
+    return supervise_start(&job->supervised, job->loop, backend, job->plan, &options, ret_refused,
+                           err);
 }
 
 /* What the judgement cannot know. */

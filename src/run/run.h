@@ -39,6 +39,7 @@ struct run_job {
     unsigned short rows, columns;
     const char *stage; /* of a source run, for the result; NULL: a command */
     struct supervise_options options;
+    const struct backend *backend; /* another way to build the native wall; NULL: the usual one */
     char *rootfs;      /* folder behind image or rootfs, found by run_start(); owned */
     char *const *vars; /* the caller's variables that say where an engine is; NULL: none */
     bool is_handle;    /* more runs may follow from the same caller */

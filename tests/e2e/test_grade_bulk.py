@@ -180,6 +180,53 @@ def test_usage(tmp_path, options, words):
     assert done.returncode in (64, 78) and words in done.stderr
 
 
+LOOK = """    import os
+    found = []
+    first_half, second_half = (bytes(b ^ 1 for b in half) for half in WANTED)
+    memory = open('/proc/self/mem', 'rb', 0)
+    for line in open('/proc/self/maps'):
+        place, rights = line.split()[:2]
+        first, last = (int(end, 16) for end in place.split('-'))
+        if rights[0] != 'r' or '[v' in line:
+            continue
+        try:
+            memory.seek(first)
+            data = memory.read(last - first)
+        except (OSError, ValueError):
+            continue
+        at = data.find(first_half)
+        while at >= 0:  # the halves of the question are in memory, the whole only where it was brought
+            at += len(first_half)
+            if data[at:at + len(second_half)] == second_half:
+                found.append(line)
+            at = data.find(first_half, at)
+    return [len(found), sorted(os.environ), sorted(int(n) for n in os.listdir('/proc/self/fd')), os.getuid()]
+
+WANTED = %r
+"""
+
+
+def test_nothing_of_one_submission_reaches_the_next(tmp_path):
+    """Submissions may be copies of one interpreter: what one brought must not be in another's memory."""
+    secret = b"a-secret-of-another-submission-" + os.urandom(8).hex().encode()
+    mixed = bytes(b ^ 1 for b in secret)
+    hidden = (mixed[:20], mixed[20:])
+    problem = {"task_id": "p", "prompt": "def look():\n", "entry_point": "look", "canonical_solution": "    return 1\n",
+               "test": "def check(candidate):\n    found = candidate()\n    assert found[0] == %d, found\n"
+                       "    assert 'HOME' in found[1] and 'CORDON_CANARY' not in found[1], found\n"
+                       "    assert max(n for n in found[2] if n < 200) <= 5, found\n    assert found[3] != 0, found\n"}
+    problems = write(tmp_path / "p.jsonl", [{**problem, "task_id": "none", "test": problem["test"] % 0},
+                                            {**problem, "task_id": "own", "test": problem["test"].replace("== %d", ">= 1")}])
+    brings = {"task_id": "none", "completion": f"    return [0, ['HOME'], [0], '{secret.decode()}']\n"}
+    look = {"task_id": "none", "completion": LOOK % (hidden,)}
+    samples = write(tmp_path / "s.jsonl", [brings, look] * 5 + [
+        {"task_id": "own", "completion": LOOK.replace("found = []", f"found = []; mine = '{secret.decode()}'") % (hidden,)}])
+    done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl", "-j", 1,
+                env={**os.environ, "CORDON_CANARY": secret.decode()})
+    rows = lines(tmp_path / "r.jsonl")
+    assert [row["verdict"] for row in rows] == ["AC"] * 11, (done.stdout, rows)  # the last one finds its own
+
+
 # ---- the public sets -----------------------------------------------------------------------------
 
 def test_humaneval_references(public, tmp_path):

@@ -90,7 +90,7 @@ def test_exceptions_of_the_table():
 
 
 def test_a_handle_has_no_operators():
-    handle = grade_side.Side(0, 1, False)._handle("h", [1, "cignlw", "x"])
+    handle = grade_side.Side(wire.Reader(0), 1, False)._handle("h", [1, "cignlw", "x"])
     for name in ("__contains__", "__add__", "__sub__", "__rsub__", "__abs__", "__float__", "__int__", "__index__",
                  "__round__", "__mod__", "__neg__", "__matmul__"):
         assert not hasattr(type(handle), name)

@@ -18,12 +18,12 @@ class _Item:
 def find(tree, text):
     """Every top-level assert; test functions; methods of TestCase classes; without any of them, calls of
     functions that assert."""
-    lines = text.splitlines()
+    source = grade_tests.Source(text)
     items = []
     cases = {}
     for node in tree.body:
         if isinstance(node, ast.Assert):
-            items.append(_Item("assert", _label(node, text), node))
+            items.append(_Item("assert", _label(node, source), node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
             items.append(_Item("function", node.name, node))
         elif isinstance(node, ast.ClassDef):
@@ -31,20 +31,19 @@ def find(tree, text):
             if methods is not None:
                 cases[node.name] = methods
                 items += [_Item("method", "%s.%s" % (node.name, name), node, name) for name in sorted(methods)]
-    if items or not lines:
+    if items:
         return items
     checks = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)
               and any(isinstance(inner, ast.Assert) for inner in ast.walk(node))}
     for node in tree.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) \
                 and isinstance(node.value.func, ast.Name) and node.value.func.id in checks:
-            items.append(_Item("assert", _label(node, text), node))
+            items.append(_Item("assert", _label(node, source), node))
     return items
 
 
-def _label(node, text):
-    source = " ".join((ast.get_source_segment(text, node) or "").split())
-    return "line %d: %s" % (node.lineno, source if len(source) <= 200 else source[:200] + " ...")
+def _label(node, source):
+    return "line %d: %s" % (node.lineno, " ".join(source.of(node, 200).split()))
 
 
 def _methods(node, cases):
@@ -100,10 +99,10 @@ def _script(suite, tree, space, numbers):
     with Captured() as captured:
         for node in tree.body:
             number = numbers.get(id(node))
-            if number is not None and broken & _names(node, ast.Load):
+            if number is not None and broken and broken & _names(node, ast.Load):
                 suite.result(number, "not_run", "needs what failed before it")
                 continue
-            if broken & _names(node, ast.Load) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            if broken and broken & _names(node, ast.Load) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 broken |= _names(node, ast.Store)
                 continue
             code = compile(ast.Module([asserts.visit(node)], []), suite.path, "exec", flags, dont_inherit=True)
@@ -172,14 +171,13 @@ def _is_skip(error):
 
 
 def _function(suite, number, function):
-    import inspect
     if function is None:
         suite.result(number, "not_run", "it was not defined")
         return
 
     def call():
         value = function()
-        if inspect.iscoroutine(value):
+        if type(value).__name__ == "coroutine":
             import asyncio
             asyncio.run(value)
     _one(suite, number, call)
@@ -188,8 +186,10 @@ def _function(suite, number, function):
 # ---- unittest ------------------------------------------------------------------------------------
 
 def _cases(suite, items, space):
-    numbers, tests = {}, []
+    if not any(item.kind == "method" for item in items):
+        return
     import unittest
+    numbers, tests = {}, []
     for number, item in enumerate(items):
         if item.kind != "method":
             continue
@@ -200,8 +200,7 @@ def _cases(suite, items, space):
         test = kind(item.owner)
         numbers[id(test)] = number
         tests.append(test)
-    if tests:
-        unittest.TestSuite(tests).run(_result(suite, numbers))
+    unittest.TestSuite(tests).run(_result(suite, numbers))
 
 
 def _result(suite, numbers):

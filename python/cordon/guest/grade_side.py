@@ -164,8 +164,9 @@ class Deferred:
 class Side:
     """The other sandbox, seen from this one."""
 
-    def __init__(self, input_fd, output_fd, copy_back):
-        self._input, self._output = input_fd, output_fd
+    def __init__(self, reader, output_fd, copy_back):
+        self._input, self._output = reader, output_fd
+        self._read = wire.decoder(self._handle)
         self._copy_back = copy_back
         self._handles = {}
         self._callbacks = []
@@ -174,14 +175,14 @@ class Side:
     # -- the line -----------------------------------------------------------------------------
 
     def _receive(self):
-        kind, data = wire.read_frame(self._input)
+        kind, data = self._input.frame()
         if kind == b"X":
             self._gone = str(data, "utf-8", "replace")
             raise SubmissionGone(self._gone)
         if kind != b"A":
             os._exit(70)
         try:
-            answer = wire.decode(data, self._handle)
+            answer = self._read(data)
             if type(answer) is not list or len(answer) < 2 or type(answer[0]) is not str \
                     or type(answer[1]) is not str:
                 raise wire.WireError("not an answer")

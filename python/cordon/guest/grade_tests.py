@@ -8,9 +8,11 @@ taken for a result. Each job is run by a fork: what one leaves behind in memory 
            S what kept the suite from running, E the end of the job, D the job's process died
 """
 import ast
+import importlib.util
 import io
 import json
 import os
+import re
 import sys
 import time
 
@@ -21,6 +23,8 @@ MAX_MESSAGE = 4000
 MAX_OUTPUT = 64 * 1024
 MAX_TESTS = 100_000
 ALIASES = {"np": "numpy", "pd": "pandas"}
+USUAL = ("solution", "user_code", "user", "main")
+_BEFORE_DOT = re.compile(r"\b([A-Za-z_]\w*)\s*\.")
 
 
 def clean(text):
@@ -31,11 +35,11 @@ def clean(text):
 class Suite:
     """One job: its tests by number, and the way their results take."""
 
-    def __init__(self, job, input_fd, output_fd):
+    def __init__(self, job, reader, output_fd):
         self.job = job
         self.text = job["tests"]
         self.path = job.get("name") or "tests.py"
-        self.input, self.output = input_fd, output_fd
+        self.input, self.output = reader, output_fd
         self.names = []
         self.done = set()
         self.side = None
@@ -94,7 +98,7 @@ class Suite:
     def globals(self, tree):
         """Where test code runs: its own names, then the builtins, then the submission's."""
         space = {"__name__": "tests", "__builtins__": side_module.Names(self.lookup), "__file__": self.path}
-        for name in sorted(modules_used(tree)):
+        for name in sorted(modules_used(tree, self.text)):
             try:
                 space[name] = __import__(ALIASES.get(name, name))
             except ImportError:
@@ -139,7 +143,7 @@ class _InProcess:
         self._names = {}
 
     def wait_loaded(self):
-        kind, data = wire.read_frame(self._suite.input)
+        kind, data = self._suite.input.frame()
         if kind != b"U":
             os._exit(70)
         request = json.loads(data)
@@ -155,9 +159,11 @@ class _InProcess:
         return self._names[name]
 
 
-def modules_used(tree):
+def modules_used(tree, text):
     """Standard modules the tests use by attribute without importing them: not the submission's to define."""
     stored, used = set(), set()
+    if not any(name in ALIASES or name in sys.stdlib_module_names for name in _BEFORE_DOT.findall(text)):
+        return used
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             used.add(node.value.id)
@@ -212,23 +218,42 @@ class _Asserts(ast.NodeTransformer):
     """assert L op R  →  the same, with a message that has both values."""
 
     def __init__(self, text):
-        self._lines = text.splitlines()
+        self._text = Source(text)
 
     def visit_Assert(self, node):
         test = node.test
-        source = ast.get_source_segment("\n".join(self._lines), node) or "assert"
-        if len(source) > 300:
-            source = source[:300] + " ..."
-        if isinstance(test, ast.Compare) and len(test.ops) == 1:
-            left = ast.NamedExpr(ast.Name("@left", ast.Store()), test.left)
-            right = ast.NamedExpr(ast.Name("@right", ast.Store()), test.comparators[0])
-            values = [ast.Name("@left", ast.Load()), ast.Name("@right", ast.Load())]
-            new = ast.Assert(ast.Compare(left, test.ops, [right]),
-                             ast.Call(ast.Name("@compared", ast.Load()),
-                                      [ast.Constant(source), *values, node.msg or ast.Constant(None)], []))
-        else:
-            new = ast.Assert(test, node.msg or ast.Constant(source))
-        return ast.fix_missing_locations(ast.copy_location(new, node))
+        source = self._text.of(node, 300) or "assert"
+        place = {"lineno": node.lineno, "col_offset": node.col_offset, "end_lineno": node.end_lineno,
+                 "end_col_offset": node.end_col_offset}
+
+        def name(text, context):
+            return ast.Name(text, context, **place)
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return ast.Assert(test, node.msg or ast.Constant(source, **place), **place)
+        left = ast.NamedExpr(name("@left", ast.Store()), test.left, **place)
+        right = ast.NamedExpr(name("@right", ast.Store()), test.comparators[0], **place)
+        words = [ast.Constant(source, **place), name("@left", ast.Load()), name("@right", ast.Load()),
+                 node.msg or ast.Constant(None, **place)]
+        return ast.Assert(ast.Compare(left, test.ops, [right], **place),
+                          ast.Call(name("@compared", ast.Load()), words, [], **place), **place)
+
+
+class Source:
+    """The text of a node, without going through the whole file for each."""
+
+    def __init__(self, text):
+        self._lines = text.split("\n")
+
+    def of(self, node, limit):
+        first, last = node.lineno - 1, min(node.end_lineno, node.lineno + 20)
+        lines = [line.encode() for line in self._lines[first:last]]
+        if not lines:
+            return ""
+        if last == node.end_lineno:
+            lines[-1] = lines[-1][:node.end_col_offset]
+        lines[0] = lines[0][node.col_offset:]
+        text = b"\n".join(lines).decode("utf-8", "replace")
+        return text if len(text) <= limit else text[:limit] + " ..."
 
 
 class Captured:
@@ -256,8 +281,8 @@ class Captured:
 
 # ---- running one job -----------------------------------------------------------------------------
 
-def run_job(job, input_fd, output_fd):
-    suite = Suite(job, input_fd, output_fd)
+def run_job(job, reader, output_fd):
+    suite = Suite(job, reader, output_fd)
     try:
         import_from_submission(suite)
         if job.get("doctest"):
@@ -269,7 +294,7 @@ def run_job(job, input_fd, output_fd):
         except (SyntaxError, ValueError) as e:
             suite.broken("the tests do not parse: %s" % e)
             return
-        if needs_pytest(tree):
+        if needs_pytest(tree, suite.text):
             import grade_pytest as runner
         else:
             import grade_plain as runner
@@ -283,11 +308,10 @@ def run_job(job, input_fd, output_fd):
         suite.broken("the tests ended early: %s" % describe(e))
 
 
-def needs_pytest(tree):
+def needs_pytest(tree, text):
     """Does the file use pytest, or fixtures only pytest has? (And is there one?)"""
-    import importlib.util
     wants = False
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if "pytest" in text else ():
         if isinstance(node, ast.Import):
             wants = wants or any(alias.name.split(".")[0] == "pytest" for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -337,12 +361,17 @@ class _Module(type(sys)):
             raise AttributeError("module %r has no attribute %r" % (self.__name__, name)) from None
 
 
+def free_names():
+    """Names a submission usually has that no module here has."""
+    return [name for name in USUAL if importlib.util.find_spec(name) is None]
+
+
+_free = []
+
+
 def import_from_submission(suite):
-    import importlib.util
-    names = [suite.job.get("module"), "submission", "solution", "user_code", "user", "main"]
-    own = [name for name in names[:2] if name]
-    usual = [name for name in names[2:] if name not in own and importlib.util.find_spec(name) is None]
-    sys.meta_path.insert(0, _Finder(suite, frozenset(own + usual)))
+    own = [name for name in (suite.job.get("module"), "submission") if name]
+    sys.meta_path.insert(0, _Finder(suite, frozenset(own + _free)))
 
 
 def compiled(modules):
@@ -355,18 +384,55 @@ def compiled(modules):
     return b"".join(parts)
 
 
+class _Nobody:
+    """A submission that is none, for warming up."""
+
+    def __init__(self):
+        read, write = os.pipe()
+        self.reader = wire.Reader(read)
+        self._fds = (read, write)
+        self._answers = [b'["ok","",["f"]]', b'["ok","",{"h":[1,"c","f"]}]', b'["ok","",[1,2.5,"a",{"t":[1]}]]'] + [
+            b'["ok","",%d]' % n for n in range(3, 11)]
+        for answer in self._answers:
+            wire.write_frame(write, b"A", answer)
+
+    def close(self):
+        for fd in self._fds:
+            os.close(fd)
+
+
+def warm_up():
+    """A few suites of no consequence: what an interpreter learns at first, it learns before the forks."""
+    null = os.open("/dev/null", os.O_WRONLY)
+    tests = "def check(f):\n    assert f([1, 2.5], 'a') == [1, 2.5, 'a', (1,)]\n" + "".join(
+        "    assert f(%d) == %d, 'x'\n" % (n, n) for n in range(3, 11)) + "check(f)\n"
+    finders = list(sys.meta_path)
+    for _ in range(10):
+        nobody = _Nobody()
+        job = {"tests": tests, "entry": ["f"], "prelude": "from typing import List\ndef f(x):\n    pass\n"}
+        run_job(json.loads(json.dumps(job)), nobody.reader, null)
+        nobody.close()
+        sys.meta_path[:] = finders
+        sys.modules.pop("tests", None)
+    os.close(null)
+
+
 def main(modules, preload):
     """Serves jobs until the line is closed."""
-    input_fd = os.dup2(0, 200, inheritable=False)
+    reader = wire.Reader(os.dup2(0, 200, inheritable=False))
     output_fd = os.dup2(1, 201, inheritable=False)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     os.dup2(2, 1)
+    _free.extend(free_names())
     if preload:  # most of many suites use these; each would import them anew
         import collections, copy, functools, itertools, math, random, re, string, typing  # noqa: F401, E401
         wire.write_frame(output_fd, b"P", compiled(modules))
+        warm_up()
+        import gc
+        gc.freeze()  # collections in the forks leave these pages alone
     while True:
         try:
-            kind, data = wire.read_frame(input_fd)
+            kind, data = reader.frame()
         except (EOFError, OSError):
             os._exit(0)
         if kind != b"T":  # something for a job that is over
@@ -374,7 +440,7 @@ def main(modules, preload):
         child = os.fork()
         if child == 0:
             job = json.loads(data)
-            run_job(job, input_fd, output_fd)
+            run_job(job, reader, output_fd)
             wire.write_frame(output_fd, b"E", b"")
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -33,13 +33,14 @@ class _Printed(io.BytesIO):
 
 class _Side:
     def __init__(self, options):
-        self.input = _moved(0)
+        self.input = wire.Reader(_moved(0))
         self.output = _moved(1)
         posix.dup2(posix.open("/dev/null", posix.O_RDONLY), 0)
         posix.dup2(2, 1)
         self.printed = _Printed()
         sys.stdout = io.TextIOWrapper(self.printed, encoding="utf-8", errors="surrogateescape", write_through=True)
         sys.stdin = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        self.read = wire.decoder(self.given)
         self.objects = {}
         self.numbers = {}
         self.names = {}
@@ -119,7 +120,7 @@ class _Side:
         """Answers requests until there are no more."""
         while True:
             try:
-                kind, data = wire.read_frame(self.input)
+                kind, data = self.input.frame()
             except (EOFError, OSError):
                 return
             if kind != b"Q":
@@ -127,7 +128,7 @@ class _Side:
             self.one(data)
 
     def one(self, data):
-        request = wire.decode(data, self.given)
+        request = self.read(data)
         try:
             texts = getattr(self, "do_" + request[0])(*request[1:])
         except StopIteration as e:
@@ -203,10 +204,10 @@ class _Callback:
         side = self._side
         side.answer("callback", wire.encode(self._number), side.encoded(list(args)), side.encoded(keywords))
         while True:
-            kind, data = wire.read_frame(side.input)
+            kind, data = side.input.frame()
             if kind != b"Q":
                 posix._exit(1)
-            request = wire.decode(data, side.given)
+            request = side.read(data)
             if request[0] == "return":
                 return request[1]
             if request[0] == "raise":

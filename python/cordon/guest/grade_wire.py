@@ -18,20 +18,32 @@ class WireError(Exception):
 
 # ---- frames: one letter, four bytes of length, the payload --------------------------------------
 
-def read_exactly(fd, size):
-    parts = []
-    while size:
-        part = posix.read(fd, min(size, 1 << 20))
+class Reader:
+    """Frames from a descriptor. What came too early stays for the next."""
+
+    def __init__(self, fd):
+        self.fd = fd
+        self._got = b""
+
+    def frame(self):
+        got = self._got
+        while len(got) < 5:
+            got += self._more(5)
+        size = 5 + int.from_bytes(got[1:5], "little")
+        if len(got) < size:
+            parts, have = [got], len(got)
+            while have < size:
+                parts.append(self._more(size - have))
+                have += len(parts[-1])
+            got = b"".join(parts)
+        self._got = got[size:]
+        return got[:1], got[5:size]
+
+    def _more(self, size):
+        part = posix.read(self.fd, max(size, 4096) if size < 1 << 20 else 1 << 20)
         if not part:
             raise EOFError
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts) if len(parts) != 1 else parts[0]
-
-
-def read_frame(fd):
-    head = read_exactly(fd, 5)
-    return head[:1], read_exactly(fd, int.from_bytes(head[1:], "little"))
+        return part
 
 
 def write_frame(fd, kind, data):
@@ -181,26 +193,34 @@ def _special(kind, value):
 
 def decode(text, handle=None):
     """The value a text stands for. `handle` makes what is no plain data from its tag and content."""
-    if len(text) > MAX_FRAME:
-        raise WireError("a message larger than 16 MiB")
-    if isinstance(text, bytes):
-        text = str(text, "ascii", "strict")
-    scan = _make_scanner(_Reader(handle))
-    try:
-        value, end = scan(text, 0)
-    except StopIteration:
-        raise WireError("a message that is no JSON") from None
-    except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, ImportError) as e:
-        raise WireError("a message that cannot be read: %s" % str(e)[:200]) from None
-    if end != len(text):
-        raise WireError("a message with more behind it")
-    return value
+    return decoder(handle)(text)
+
+
+def decoder(handle):
+    """decode() for many texts."""
+    scan = _make_scanner(_Parts(handle))
+
+    def read(text):
+        if len(text) > MAX_FRAME:
+            raise WireError("a message larger than 16 MiB")
+        if type(text) is bytes:
+            text = str(text, "ascii", "strict")
+        try:
+            value, end = scan(text, 0)
+        except StopIteration:
+            raise WireError("a message that is no JSON") from None
+        except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, ImportError) as e:
+            raise WireError("a message that cannot be read: %s" % str(e)[:200]) from None
+        if end != len(text):
+            raise WireError("a message with more behind it")
+        return value
+    return read
 
 
 _CONSTANTS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
-class _Reader:
+class _Parts:
     strict = True
     object_hook = None
     parse_float = float

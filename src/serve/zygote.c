@@ -1,0 +1,336 @@
+/* The supervisor's side of a warm interpreter: starting it, and guests of it behind the vtable of a
+ * backend. */
+#include "serve/zygote.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/libexec.h"
+#include "base/sys.h"
+#include "base/util.h"
+#include "lib/wire.h"
+
+#define ZYGOTE_SETTINGS_MAX (200 * 1024)
+#define ZYGOTE_WAIT_S 20
+
+struct zygote {
+    int fd;
+    pid_t pid;
+    bool dead;
+};
+
+static struct zygote *zygote_current;
+
+/* ---- starting it ---- */
+
+/* The interpreter a guest would find first; a search path of the caller's own is the cold start's.
+ */
+static const char *zygote_python(void)
+{
+    static const char *const places[] = {"/usr/local/bin/python3", "/usr/bin/python3"};
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+        if (access(places[i], X_OK) == 0)
+            return places[i];
+    return NULL;
+}
+
+int zygote_library(char *ret_path, size_t size)
+{
+    return libexec_find(ZYGOTE_LIBRARY, ret_path, size);
+}
+
+static void zygote_add(struct buf *out, const char *name, const char *value)
+{
+    buf_add(out, name, strlen(name) + 1);
+    buf_add(out, value, strlen(value) + 1);
+}
+
+/* Settings alone make the zygote's policy. What comes from files, the environment or as bytes is
+ * not repeated there: such a policy starts cold. */
+static int zygote_settings(const struct policy *policy, const struct policy_input *input,
+                           struct buf *out, struct cordon_err *err)
+{
+    static const enum field_id not [] = {FIELD_VENV,  FIELD_ROOTFS, FIELD_WORKSPACE,
+                                         FIELD_FILES, FIELD_ENV,    FIELD_OUTPUT};
+    bool plain = !policy->config_file && !policy->user_file &&
+                 policy_num(policy, FIELD_BACKEND) == BACKEND_NATIVE;
+    for (size_t i = 0; i < ARRAY_SIZE(not ); i++)
+        plain = plain && !policy_has(policy, not [i]);
+    for (size_t i = 0; i < FIELD_COUNT_; i++)
+        plain = plain && policy->values[i].origin.source != FROM_ENV;
+    if (!plain)
+        return err_set(err, CORDON_ERR_HOST, "zygote", 0, "a policy for cold starts");
+    _cleanup_free_ char *cwd = input->cwd ? strdup(input->cwd) : getcwd(NULL, 0);
+    zygote_add(out, "cwd", cwd ? cwd : "/");
+    zygote_add(out, "profile", input->profile ? input->profile : "\1");
+    for (size_t i = 0; i < input->n_settings; i++) {
+        const struct policy_setting *s = &input->settings[i];
+        if (s->data)
+            return err_set(err, CORDON_ERR_HOST, "zygote", 0, "a policy for cold starts");
+        zygote_add(out, s->name, s->value ? s->value : "\1");
+    }
+    return out->failed ? err_nomem(err, "zygote") : 0;
+}
+
+static _Noreturn void zygote_exec(const char *python, const struct zygote_program *program,
+                                  int input, int sock, pid_t parent)
+{
+    static char *const env[] = {(char *)"LANG=C.UTF-8", NULL};
+    char *const argv[] = {(char *)"python3", (char *)"-I",          (char *)"-S",
+                          (char *)"-c",      (char *)program->boot, NULL};
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    /* above the numbers they are to have */
+    sock = fcntl(sock, F_DUPFD_CLOEXEC, 10);
+    if (getppid() != parent || null < 0 || sock < 0 || dup2(input, 0) < 0 || dup2(null, 1) < 0 ||
+        dup2(null, 2) < 0 || dup2(sock, ZYGOTE_FD) < 0 || sys_close_range(ZYGOTE_FD + 1, ~0U) < 0)
+        _exit(1);
+    execve(python, argv, env);
+    _exit(1);
+}
+
+static int zygote_feed(int fd, const void *data, size_t len)
+{
+    const char *p = data;
+    while (len > 0) {
+        ssize_t n = write(fd, p, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return -1;
+        p += n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+/* One answer, with its descriptors; a zygote that does not answer is ended and not asked again. */
+static int zygote_answer(struct zygote *z, struct zygote_reply *ret, int fds[static WIRE_FDS_MAX],
+                         size_t *ret_n_fds)
+{
+    ssize_t n;
+    do
+        n = wire_recv(z->fd, ret, sizeof(*ret), fds, ret_n_fds, 0);
+    while (n < 0 && errno == EINTR);
+    if (n == (ssize_t)sizeof(*ret))
+        return 0;
+    for (size_t i = 0; n >= 0 && i < *ret_n_fds; i++)
+        util_close(&fds[i]);
+    z->dead = true;
+    kill(z->pid, SIGKILL);
+    return -1;
+}
+
+static int zygote_ask(struct zygote *z, enum zygote_kind kind, uint32_t index)
+{
+    struct zygote_request req = {.kind = (uint32_t)kind, .index = index};
+    struct iovec part = {&req, sizeof(req)};
+    if (!z->dead && wire_send(z->fd, &part, 1, NULL, 0, 0) == 0)
+        return 0;
+    z->dead = true;
+    return -1;
+}
+
+int zygote_open(const struct policy *policy, const struct policy_input *input,
+                const struct zygote_program *program, struct zygote **ret, struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf settings = BUF_INIT(ZYGOTE_SETTINGS_MAX);
+    _cleanup_close_ int in_read = -1, in_write = -1, ours = -1, theirs = -1;
+    const char *python = zygote_python();
+    int in[2], pair[2];
+    if (zygote_settings(policy, input, &settings, err) < 0)
+        return -1;
+    if (!python || zygote_current)
+        return err_set(err, CORDON_ERR_HOST, "zygote", ENOENT, "python3");
+    if (pipe2(in, O_CLOEXEC) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "zygote", errno, "pipe");
+    in_read = in[0];
+    in_write = in[1];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "zygote", errno, "socket");
+    ours = pair[0];
+    theirs = pair[1];
+    struct timeval patience = {.tv_sec = ZYGOTE_WAIT_S};
+    setsockopt(ours, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    struct zygote *z = calloc(1, sizeof(*z));
+    if (!z)
+        return err_nomem(err, "zygote");
+    pid_t self = getpid();
+    z->pid = fork();
+    if (z->pid == 0)
+        zygote_exec(python, program, in_read, theirs, self);
+    z->fd = TAKE_FD(ours);
+    util_close(&in_read);
+    util_close(&theirs);
+    struct iovec part = {settings.data, settings.len};
+    struct zygote_reply ready;
+    int fds[WIRE_FDS_MAX];
+    size_t n_fds = 0;
+    bool fine = z->pid > 0 && zygote_feed(in_write, program->input, program->input_len) == 0 &&
+                wire_send(z->fd, &part, 1, NULL, 0, 0) == 0;
+    util_close(&in_write);
+    if (!fine || zygote_answer(z, &ready, fds, &n_fds) < 0 || !ready.ok) {
+        err_set(err, CORDON_ERR_HOST, "zygote", 0, "%.200s",
+                fine && !z->dead ? ready.err.message : "it did not start");
+        zygote_close(z);
+        return -1;
+    }
+    zygote_current = *ret = z;
+    return 0;
+}
+
+void zygote_close(struct zygote *z)
+{
+    if (!z)
+        return;
+    if (zygote_current == z)
+        zygote_current = NULL;
+    close(z->fd);
+    if (z->pid > 0) {
+        kill(z->pid, SIGKILL);
+        while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    free(z);
+}
+
+bool zygote_is_alive(const struct zygote *z)
+{
+    return z && !z->dead;
+}
+
+/* ---- guests ---- */
+
+struct zygote_guest {
+    struct zygote *zygote;
+    uint32_t index;
+    uint64_t started_ns;
+};
+
+static int zygote_guest_start(const struct plan *plan, struct guest *ret, bool *ret_host_refused,
+                              struct cordon_err *err)
+{
+    struct zygote *z = zygote_current;
+    struct zygote_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t n_fds = 0;
+    *ret_host_refused = false;
+    struct zygote_guest *own = calloc(1, sizeof(*own));
+    if (!own)
+        return err_nomem(err, "zygote");
+    if (!z || zygote_ask(z, ZYGOTE_START, 0) < 0 || zygote_answer(z, &reply, fds, &n_fds) < 0 ||
+        !reply.ok || n_fds != 4) {
+        bool said = z && !z->dead && !reply.ok;
+        if (said)
+            *err = reply.err;
+        free(own);
+        return said
+                   ? -1
+                   : err_set(err, CORDON_ERR_INTERNAL, "zygote", 0, "the warm interpreter is gone");
+    }
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *own = (struct zygote_guest){z, reply.index,
+                                 (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
+    *ret = (struct guest){.backend = &backend_zygote,
+                          .plan = plan,
+                          .event_fd = fds[0],
+                          .stdio = {fds[1], fds[2], fds[3]},
+                          .pid = reply.pid,
+                          .priv = own};
+    return 0;
+}
+
+static void zygote_guest_kill(struct guest *g)
+{
+    struct zygote_guest *own = g->priv;
+    zygote_ask(own->zygote, ZYGOTE_KILL, own->index);
+}
+
+static int zygote_guest_signal(struct guest *g, int sig)
+{
+    (void)g;
+    (void)sig;
+    return -1;
+}
+
+static uint64_t zygote_guest_started(struct guest *g)
+{
+    return ((struct zygote_guest *)g->priv)->started_ns;
+}
+
+static int zygote_guest_measure(struct guest *g, struct backend_usage *ret)
+{
+    struct zygote_guest *own = g->priv;
+    struct zygote_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t n;
+    if (zygote_ask(own->zygote, ZYGOTE_MEASURE, own->index) < 0 ||
+        zygote_answer(own->zygote, &reply, fds, &n) < 0 || !reply.ok)
+        return -1;
+    *ret = reply.usage;
+    return 0;
+}
+
+static int zygote_guest_pause(struct guest *g, bool pause)
+{
+    (void)g;
+    (void)pause;
+    return -1;
+}
+
+/* The zygote waits for it. */
+static int zygote_guest_lingers(struct guest *g)
+{
+    (void)g;
+    return -1;
+}
+
+static void zygote_guest_finish(struct guest *g, struct backend_outcome *ret,
+                                struct cordon_err *err)
+{
+    struct zygote_guest *own = g->priv;
+    static struct zygote_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t n;
+    if (zygote_ask(own->zygote, ZYGOTE_FINISH, own->index) == 0 &&
+        zygote_answer(own->zygote, &reply, fds, &n) == 0) {
+        *ret = reply.outcome;
+        ret->cwd_fd = -1;
+        if (reply.err.code)
+            *err = reply.err;
+    } else {
+        *ret = (struct backend_outcome){.end = BACKEND_SETUP_FAILED, .cwd_fd = -1};
+        err_set(err, CORDON_ERR_INTERNAL, "zygote", 0, "the warm interpreter is gone");
+    }
+    for (int i = 0; i < 3; i++)
+        util_close(&g->stdio[i]);
+    util_close(&g->event_fd);
+    free(own);
+    g->priv = NULL;
+}
+
+const struct backend backend_zygote = {
+    .name = "native",
+    .start = zygote_guest_start,
+    .kill = zygote_guest_kill,
+    .signal = zygote_guest_signal,
+    .started = zygote_guest_started,
+    .measure = zygote_guest_measure,
+    .pause = zygote_guest_pause,
+    .lingers = zygote_guest_lingers,
+    .finish = zygote_guest_finish,
+};

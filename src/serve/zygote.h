@@ -1,0 +1,68 @@
+/* A warm Python interpreter on the host's side of the wall, from which guests are copied.
+ *
+ *   supervisor ──socket── zygote            python3 with the runner and the usual modules loaded;
+ *                            └─ pid 1       it never runs a guest's code and never sees a guest's
+ *                                  └─ guest text, values or environment
+ *
+ * The zygote is a process of its own, started with an empty environment. It makes one plan from the
+ * caller's settings, and for each guest clones itself into new namespaces and builds the whole wall
+ * there (the native backend, plan.enter in the place of execve). What a guest is to run it reads
+ * itself, behind its wall. Guests of one zygote share its address layout and hash seed.
+ *
+ * zygote.c runs in the supervisor, zygote_serve.c in the zygote (cordon-zygote.so). */
+#ifndef SERVE_ZYGOTE_H
+#define SERVE_ZYGOTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <cordon.h>
+
+#include "backend/backend.h"
+#include "policy/policy.h"
+
+#define ZYGOTE_LIBRARY "cordon-zygote.so"
+#define ZYGOTE_FD 3 /* the socket, in the zygote */
+#define ZYGOTE_GUESTS_MAX 512
+
+enum zygote_kind { ZYGOTE_START = 1, ZYGOTE_KILL, ZYGOTE_MEASURE, ZYGOTE_FINISH };
+
+/* Both ends are of one build on one machine: native structs, one message each. */
+struct zygote_request {
+    uint32_t kind;
+    uint32_t index;
+};
+
+struct zygote_reply {
+    int32_t ok;
+    uint32_t index;
+    int32_t pid;
+    int32_t host_refused;
+    uint64_t started_ns;
+    struct cordon_err err;
+    struct backend_outcome outcome;
+    struct backend_usage usage;
+};
+
+/* Text the zygote's interpreter runs before it serves; it ends with a call of zygote_main(), and
+ * defines _enter(), which runs in each guest. */
+struct zygote_program {
+    const char *boot;  /* for -c */
+    const void *input; /* for standard input */
+    size_t input_len;
+};
+
+struct zygote;
+
+/* Starts one for guests of this policy. -1: not here (the error says why); a cold start serves. */
+int zygote_open(const struct policy *policy, const struct policy_input *input,
+                const struct zygote_program *program, struct zygote **ret, struct cordon_err *err);
+void zygote_close(struct zygote *z);
+bool zygote_is_alive(const struct zygote *z);
+/* The library's path, for the program. */
+int zygote_library(char *ret_path, size_t size);
+
+/* Guests of the zygote that was opened last: there is one per process. */
+extern const struct backend backend_zygote;
+
+#endif
