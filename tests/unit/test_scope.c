@@ -76,11 +76,12 @@ static void send_all(int fd, const void *data, size_t len)
     (void)!send(fd, data, len, MSG_NOSIGNAL);
 }
 
-/* A signal with an array in its header's place first, which must be passed over; then the answer. */
+/* A signal with an array in its header's place first, which must be passed over; then the answer.
+ */
 static void answer(int fd, unsigned char kind, uint32_t serial)
 {
-    unsigned char signal[16 + 16] = {'l', 4, 1, 1, 0, 0, 0, 0, 9, 0, 0, 0, 13, 0, 0, 0,
-                                     2,   1, 's', 0, 4, 0, 0, 0, 'a', '.', 'b', 'c', 0};
+    unsigned char signal[16 + 16] = {'l', 4, 1, 1,   0, 0, 0, 0, 9, 0,   0,   0,   13,  0, 0,
+                                     0,   2, 1, 's', 0, 4, 0, 0, 0, 'a', '.', 'b', 'c', 0};
     unsigned char reply[16 + 8] = {'l', kind, 1, 1, 0, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 5, 1, 'u'};
     memcpy(reply + 20, &serial, sizeof(serial));
     send_all(fd, signal, sizeof(signal));

@@ -325,7 +325,8 @@ void keeper_serve(struct keeper *k, int listener)
     }
     unsigned nr = (unsigned)c.nr;
     if (r == -EPERM || r == -ENOMEM || r == -EAGAIN)
-        native_pace_refusals(); /* not what is served: an archive sets a mode for each of its files */
+        native_pace_refusals(); /* not what is served: an archive sets a mode for each of its files
+                                 */
     if (r == -EPERM)
         atomic_fetch_add(&k->c->status->denials[nr < NATIVE_CALLS ? nr : NATIVE_CALLS - 1], 1);
     struct seccomp_notif_resp resp = {.id = c.id, .error = r};
