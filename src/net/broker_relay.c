@@ -194,17 +194,16 @@ static bool judge_held(struct broker_conn *c)
     if (c->judge == JUDGE_HTTP && !judge_http(c))
         return false;
     /* a client that ends before it has said what it is, is none of the two that must say more;
-     * half a request is not passed on */
+     * half a request is not passed on, nor what follows a wish that the server has not granted */
     if (c->upward.eof && c->judge == JUDGE_FIRST)
         c->judge = JUDGE_RAW;
     if (c->judge == JUDGE_RAW)
         c->n_passed = c->n_held;
-    if (c->upward.eof && c->judge == JUDGE_HTTP && c->http->state != HTTPWATCH_UPGRADE) {
+    if (c->upward.eof && c->judge == JUDGE_HTTP) {
         c->n_held = c->n_passed;
         c->n_sent = MIN(c->n_sent, c->n_held);
     }
-    if (c->n_passed == 0 && c->n_held == BROKER_HELD_MAX &&
-        !(c->http && c->http->state == HTTPWATCH_UPGRADE)) {
+    if (c->n_passed == 0 && c->n_held == BROKER_HELD_MAX) {
         broker_conn_close(c, NETWIRE_REFUSED, "name mismatch: head too long");
         return false;
     }
