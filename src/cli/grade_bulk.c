@@ -248,6 +248,7 @@ int grade_cli_bulk(struct grade_cli *c, struct grade_outcome *ret_outcome, struc
         c->on_cancel = bulk_cli_cancel;
         r = bulk_run(&t.bulk, err);
         c->on_cancel = NULL;
+        c->data = NULL;
         grade_cli_progress(c, 0, 0, NULL);
     }
     if (r == 0) {

@@ -106,6 +106,7 @@ int grade_cli_tests(struct grade_cli *c, struct grade_outcome *ret_outcome, stru
         if (loop_once(&c->loop, -1) < 0)
             r = err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
     c->on_cancel = NULL;
+    c->data = NULL;
     if (r == 0 && t.run.err.code) {
         *err = t.run.err;
         r = -1;

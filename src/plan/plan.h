@@ -18,8 +18,8 @@
 #include "plan/seccomp.h"
 #include "policy/policy.h"
 
-#define PLAN_GUEST_UID 1000
-#define PLAN_GUEST_GID 1000
+#define PLAN_GUEST_UID 1000u
+#define PLAN_GUEST_GID 1000u
 #define PLAN_HOME "/home/sandbox"
 #define PLAN_HOSTNAME "cordon"
 /* Empty things of the guest's root that also serve to cover what must not be seen. */

@@ -331,7 +331,7 @@ static void guest_receive_groups(struct native_child *c)
 
 static void guest_note_usage(struct native_status *s)
 {
-    struct rusage ru;
+    struct rusage ru = {0};
     if (raw_call(SYS_getrusage, RUSAGE_SELF, &ru) < 0)
         return;
     uint64_t user = native_tv_ns(ru.ru_utime), sys = native_tv_ns(ru.ru_stime);

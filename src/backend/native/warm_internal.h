@@ -10,7 +10,7 @@
 #include "base/buf.h"
 
 #define WARM_SLOTS 640 /* status pages; the first is the spawner's own */
-#define WARM_IDS 512   /* of guests of root, as in ids.c */
+#define WARM_IDS 512u  /* of guests of root, as in ids.c */
 #define WARM_FDS_MAX 64
 
 enum warm_slot { WARM_FREE, WARM_USED, WARM_ENDING };
