@@ -68,21 +68,22 @@ static int build_folders(const char *path, struct cordon_err *err)
 }
 
 /* Runs the script; with `out` its standard output is taken. */
-static int build_script(const struct build *b, const char *const *words, struct buf *out)
+static int build_script(struct build *b, const char *const *words, struct buf *out)
 {
     int pipe_fds[2] = {-1, -1};
     if (out && pipe2(pipe_fds, O_CLOEXEC) < 0)
         return -1;
     pid_t pid = fork();
     if (pid == 0) {
-        const char *argv[8] = {b->script};
+        char *argv[8] = {b->script};
         for (size_t i = 0; words[i]; i++)
-            argv[i + 1] = words[i];
+            if (!(argv[i + 1] = strdup(words[i])))
+                _exit(70);
         if (out)
             dup2(pipe_fds[1], 1);
         else
             dup2(2, 1);
-        execv(b->script, (char *const *)(uintptr_t)argv);
+        execv(b->script, argv);
         _exit(127);
     }
     util_close(&pipe_fds[1]);

@@ -61,25 +61,29 @@ static int image_exec(const char *word, const struct options *o, struct cordon_e
     char program[PATH_MAX];
     if (libexec_find("cordon-docker", program, sizeof(program)) < 0)
         return err_set(err, CORDON_ERR_HOST, "image", errno, "cordon-docker is not installed");
-    const char *argv[16] = {program, "image", word};
+    const char *words[16] = {program, "image", word};
     size_t n = 3;
-    if (options_has(o, OPT_FORCE))
-        argv[n++] = "--force";
-    if (options_has(o, OPT_FROM_HOST))
-        argv[n++] = "--from-host";
-    if (options_has(o, OPT_ALL))
-        argv[n++] = "--all";
-    if (options_has(o, OPT_JSON))
-        argv[n++] = "--json";
-    if (options_has(o, OPT_ROOTFS)) {
-        argv[n++] = "--rootfs";
-        argv[n++] = options_get(o, OPT_ROOTFS);
+    static const struct {
+        int option;
+        const char *flag;
+        bool value;
+    } rows[] = {{OPT_FORCE, "--force", false},  {OPT_FROM_HOST, "--from-host", false},
+                {OPT_ALL, "--all", false},      {OPT_JSON, "--json", false},
+                {OPT_ROOTFS, "--rootfs", true}, {OPT_NAME, "--name", true}};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!options_has(o, rows[i].option))
+            continue;
+        words[n++] = rows[i].flag;
+        if (rows[i].value)
+            words[n++] = options_get(o, rows[i].option);
     }
-    if (options_has(o, OPT_NAME)) {
-        argv[n++] = "--name";
-        argv[n++] = options_get(o, OPT_NAME);
-    }
-    execv(program, (char *const *)(uintptr_t)argv);
+    char *argv[ARRAY_SIZE(words)] = {NULL};
+    for (size_t i = 0; i < n; i++)
+        if (!(argv[i] = strdup(words[i])))
+            return err_nomem(err, "image");
+    execv(program, argv);
+    for (size_t i = 0; i < n; i++)
+        free(argv[i]);
     return err_set(err, CORDON_ERR_HOST, "image", errno, "%s", program);
 }
 

@@ -10,7 +10,7 @@
  *
  * It is not dumpable before the guest exists: the guest has the same uid and must not read the
  * secret of the last report out of its memory. */
-#include "init/init.h"
+#include "init/init_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,42 +33,10 @@
 #include <unistd.h>
 
 #include "base/util.h"
-#include "init/look.h"
 #include "init/usage.h"
 
 #define INIT_SLOW_LOOK_MS 100 /* of looks that decide nothing */
 #define INIT_LOOK_MS 20       /* pace of looks at the CPU time */
-#define INIT_CALLS 512        /* numbers counted one by one */
-#define INIT_OOM_SCORE "300"  /* the guest goes before its pid 1 */
-
-/* Shared with the child until its execve, which takes it away from the guest. */
-struct init_shared {
-    volatile int ready;    /* the filter stands */
-    volatile int listener; /* in the table of descriptors both share, -1: none */
-    volatile int error;    /* of a failed execve or bond */
-    char stage[32];
-};
-
-struct init {
-    struct init_order *order;
-    const struct init_rlimit *rlimits;
-    const struct sock_filter *filter, *quiet;
-    const char *cwd;
-    char **argv, **env;
-    const char *files;
-    const char *end;
-    pid_t main_pid;
-    int signal_fd;
-    struct init_shared *shared;
-    uint64_t began_ns;
-    struct look_duty duty;
-    struct look peak;
-    uint64_t next_look_ns;
-    bool looks;    /* some limit is held by looking */
-    bool observed; /* refused calls were counted */
-    uint32_t denials[INIT_CALLS];
-    struct init_report report;
-};
 
 static uint64_t init_now_ns(void)
 {
@@ -105,7 +73,7 @@ static void init_report(struct init *in, const uint8_t *secret)
     init_write(message, sizeof(message));
 }
 
-static _Noreturn void init_fail(struct init *in, const char *stage, int error)
+_Noreturn void init_fail(struct init *in, const char *stage, int error)
 {
     in->report.kind = INIT_FAILED;
     in->report.error = error;
@@ -114,226 +82,6 @@ static _Noreturn void init_fail(struct init *in, const char *stage, int error)
         init_report(in, in->order->end_secret);
     _exit(70);
 }
-
-static bool init_read(void *data, size_t len)
-{
-    char *p = data;
-    while (len > 0) {
-        ssize_t n = read(0, p, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        p += n;
-        len -= (size_t)n;
-    }
-    return true;
-}
-
-static char **init_strings(struct init *in, const char **at, uint32_t n)
-{
-    char **list = calloc((size_t)n + 1, sizeof(*list));
-    for (uint32_t i = 0; list && i < n; i++) {
-        size_t len = strnlen(*at, (size_t)(in->end - *at));
-        if (*at + len >= in->end)
-            return NULL;
-        list[i] = (char *)(uintptr_t)*at;
-        *at += len + 1;
-    }
-    return list;
-}
-
-static void init_take_order(struct init *in)
-{
-    struct init_order head;
-    if (!init_read(&head, sizeof(head)) || memcmp(head.magic, INIT_MAGIC, sizeof(INIT_MAGIC)) != 0)
-        _exit(70);
-    if (head.total < sizeof(head) || head.total > INIT_ORDER_MAX)
-        _exit(70);
-    in->order = malloc((size_t)head.total + 1);
-    if (!in->order)
-        _exit(70);
-    memcpy(in->order, &head, sizeof(head));
-    if (!init_read(in->order + 1, head.total - sizeof(head)))
-        _exit(70);
-    in->end = (const char *)in->order + head.total;
-    uint64_t tables = (uint64_t)head.n_rlimits * sizeof(struct init_rlimit) +
-                      ((uint64_t)head.n_filter + head.n_quiet) * sizeof(struct sock_filter);
-    if (tables > head.total - sizeof(head) || head.n_argv > head.total || head.n_env > head.total)
-        init_fail(in, "order", EINVAL);
-    in->rlimits = (const void *)(in->order + 1);
-    in->filter = (const void *)(in->rlimits + head.n_rlimits);
-    in->quiet = in->filter + head.n_filter;
-    const char *at = (const char *)(in->quiet + head.n_quiet);
-    char **cwd = init_strings(in, &at, 1);
-    in->argv = init_strings(in, &at, head.n_argv);
-    in->env = init_strings(in, &at, head.n_env);
-    if (!cwd || !in->argv || !in->env)
-        init_fail(in, "order", EINVAL);
-    in->cwd = cwd[0];
-    in->files = at;
-}
-
-/* Folders of a name, then the file: fresh, never through a link. */
-static int init_file(char *name, const char *data, size_t len)
-{
-    for (char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        if (mkdir(name, 0755) < 0 && errno != EEXIST)
-            return -1;
-        *slash = '/';
-    }
-    if (unlink(name) < 0 && errno != ENOENT)
-        return -1;
-    _cleanup_close_ int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return -1;
-    while (len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        data += n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-/* An engine on another host, or in another mount namespace, has other files under the same name. */
-static void init_checks(struct init *in, const char *at)
-{
-    for (uint32_t i = 0; i < in->order->n_checks; i++) {
-        char **path = init_strings(in, &at, 1);
-        uint64_t inode;
-        struct stat st;
-        if (!path || in->end - at < (ptrdiff_t)sizeof(inode))
-            init_fail(in, "order", EINVAL);
-        memcpy(&inode, at, sizeof(inode));
-        at += sizeof(inode);
-        if (inode && (stat(path[0], &st) < 0 || st.st_ino != inode))
-            init_fail(in, INIT_STAGE_FOREIGN, ENOENT);
-        free(path);
-    }
-}
-
-static void init_files(struct init *in)
-{
-    const char *at = in->files;
-    for (uint32_t i = 0; i < in->order->n_files; i++) {
-        char **name = init_strings(in, &at, 1);
-        uint64_t len;
-        if (!name || in->end - at < (ptrdiff_t)sizeof(len))
-            init_fail(in, "order", EINVAL);
-        memcpy(&len, at, sizeof(len));
-        at += sizeof(len);
-        if (len > (uint64_t)(in->end - at))
-            init_fail(in, "order", EINVAL);
-        if (init_file(name[0], at, (size_t)len) < 0)
-            init_fail(in, "files", errno);
-        at += len;
-        free(name);
-    }
-    init_checks(in, at);
-}
-
-/* ---- the guest's process, until its execve ---- */
-
-static _Noreturn void child_fail(struct init *in, const char *stage, int error)
-{
-    strcpy(in->shared->stage, stage);
-    in->shared->error = error;
-    _exit(127);
-}
-
-/* With a listener refused calls are counted; where there is none (gVisor) they are plain errors. */
-static void child_filter(struct init *in)
-{
-    struct sock_fprog loud = {(unsigned short)in->order->n_filter,
-                              (struct sock_filter *)(uintptr_t)in->filter};
-    struct sock_fprog quiet = {(unsigned short)in->order->n_quiet,
-                               (struct sock_filter *)(uintptr_t)in->quiet};
-    long fd = in->order->n_filter ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                                            SECCOMP_FILTER_FLAG_NEW_LISTENER, &loud)
-                                  : -1;
-    if (fd >= 0) {
-        in->shared->listener = (int)fd;
-        return;
-    }
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &quiet) < 0)
-        child_fail(in, "seccomp", errno);
-}
-
-static const char *child_path(struct init *in)
-{
-    for (char **e = in->env; *e; e++)
-        if (str_starts(*e, "PATH="))
-            return *e + 5;
-    return "/usr/local/bin:/usr/bin:/bin";
-}
-
-/* As a shell finds it: in the guest's own PATH; what exists but cannot be executed is remembered.
- */
-static int child_exec(struct init *in)
-{
-    const char *name = in->argv[0];
-    if (!*name)
-        return ENOENT;
-    if (strchr(name, '/')) {
-        execve(name, in->argv, in->env);
-        return errno;
-    }
-    int error = ENOENT;
-    char path[4096];
-    for (const char *dir = child_path(in); dir; dir = strchr(dir, ':')) {
-        dir += *dir == ':';
-        int len = (int)strcspn(dir, ":");
-        if (len == 0 ||
-            snprintf(path, sizeof(path), "%.*s/%s", len, dir, name) >= (int)sizeof(path))
-            continue;
-        execve(path, in->argv, in->env);
-        if (errno != ENOENT && errno != ENOTDIR)
-            error = errno;
-    }
-    return error;
-}
-
-/* gVisor has nothing these limits would bound, and refuses to set them. */
-static bool child_may_miss(int resource)
-{
-    return errno == EPERM && (resource == RLIMIT_RTPRIO || resource == RLIMIT_NICE ||
-                              resource == RLIMIT_MSGQUEUE || resource == RLIMIT_SIGPENDING);
-}
-
-static _Noreturn void child_run(struct init *in)
-{
-    sigset_t none;
-    sigemptyset(&none);
-    setsid();
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)!write(fd, INIT_OOM_SCORE, strlen(INIT_OOM_SCORE));
-        close(fd);
-    }
-    for (uint32_t i = 0; i < in->order->n_rlimits; i++) {
-        struct rlimit now, want = {in->rlimits[i].value, in->rlimits[i].value};
-        /* the runtime's own may be lower already: never raised */
-        if (getrlimit((int)in->rlimits[i].resource, &now) == 0 && now.rlim_max < want.rlim_max)
-            want.rlim_cur = want.rlim_max = now.rlim_max;
-        if (setrlimit((int)in->rlimits[i].resource, &want) < 0 &&
-            !child_may_miss((int)in->rlimits[i].resource))
-            child_fail(in, "rlimit", errno);
-    }
-    umask(022);
-    signal(SIGPIPE, SIG_DFL);
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    child_filter(in);
-    in->shared->ready = 1;
-    child_fail(in, "exec", child_exec(in));
-}
-
-/* ---- pid 1 while the guest runs ---- */
 
 /* Only the number is read; the call is never let through. */
 static void init_answer(struct init *in, int listener)
@@ -554,7 +302,7 @@ int main(void)
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
-    init_take_order(&in);
+    order_take(&in);
     in.shared =
         mmap(NULL, sizeof(*in.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (in.shared == MAP_FAILED)
@@ -562,7 +310,7 @@ int main(void)
     in.shared->listener = -1;
     if (chdir(in.cwd) < 0)
         init_fail(&in, "working directory", errno);
-    init_files(&in);
+    order_files(&in);
     in.signal_fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     if (in.signal_fd < 0)
         init_fail(&in, "signals", errno);
@@ -579,7 +327,7 @@ int main(void)
     /* shares the table of descriptors: the filter's listener appears here and vanishes there */
     long pid = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
     if (pid == 0)
-        child_run(&in);
+        guest_run(&in);
     if (pid < 0)
         init_fail(&in, "clone", errno);
     in.main_pid = (pid_t)pid;

@@ -55,9 +55,13 @@ int image_find(const struct engine *e, const char *name, struct image_info *ret_
 
 static void import_path(struct buf *path, const char *name, const char *recipe)
 {
+    static const char label[] = "LABEL " ENGINE_LABEL "=image";
     static const char *const changes[] = {
-        "LABEL " ENGINE_LABEL "=image",          "USER 1000:1000",      "WORKDIR /home/sandbox",
-        "ENV PATH=/usr/local/bin:/usr/bin:/bin", "CMD [\"/bin/bash\"]",
+        label,
+        "USER 1000:1000",
+        "WORKDIR /home/sandbox",
+        "ENV PATH=/usr/local/bin:/usr/bin:/bin",
+        "CMD [\"/bin/bash\"]",
     };
     const char *colon = strrchr(name, ':');
     char text[160];

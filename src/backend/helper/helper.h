@@ -38,7 +38,7 @@ extern const struct backend backend_helper;
 
 /* holder.c: one container kept for the commands of this process. Name of it when it is free and
  * made from the same request, else NULL (and one is started for later, where none is there). */
-const char *holder_take(const struct plan *plan, const char *program);
+const char *holder_take(const struct plan *plan, char *program);
 void holder_give_back(void);
 
 /* helper.c: starts the program with these descriptors as 0, 1, 2 ... in a child; never returns. */

@@ -44,7 +44,7 @@ static void holder_listen(void)
         holder_drop();
 }
 
-static void holder_start(const struct plan *plan, const char *program, char *key)
+static void holder_start(const struct plan *plan, char *program, char *key)
 {
     struct cordon_err drop;
     int control[2] = {-1, -1};
@@ -57,7 +57,7 @@ static void holder_start(const struct plan *plan, const char *program, char *key
     }
     pid_t pid = fork();
     if (pid == 0) {
-        char *argv[] = {(char *)(uintptr_t)program, "hold", NULL};
+        char *argv[] = {program, "hold", NULL};
         int fds[] = {null, null, null, control[1], request};
         helper_exec(program, fds, ARRAY_SIZE(fds), argv, plan->container.vars);
     }
@@ -72,7 +72,7 @@ static void holder_start(const struct plan *plan, const char *program, char *key
     holder.key = key;
 }
 
-const char *holder_take(const struct plan *plan, const char *program)
+const char *holder_take(const struct plan *plan, char *program)
 {
     char *key = helper_request_key(plan);
     if (!key)

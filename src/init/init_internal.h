@@ -1,0 +1,53 @@
+/* Shared by the files of `cordon-init` only. */
+#ifndef INIT_INTERNAL_H
+#define INIT_INTERNAL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "init/init.h"
+#include "init/look.h"
+
+#define INIT_CALLS 512 /* numbers counted one by one */
+
+/* Shared with the child until its execve, which takes it away from the guest. */
+struct init_shared {
+    volatile int ready;    /* the filter stands */
+    volatile int listener; /* in the table of descriptors both share, -1: none */
+    volatile int error;    /* of a failed execve or bond */
+    char stage[32];
+};
+
+struct init {
+    struct init_order *order;
+    const struct init_rlimit *rlimits;
+    struct sock_filter *filter, *quiet;
+    const char *cwd;
+    char **argv, **env;
+    char *files;
+    const char *end;
+    pid_t main_pid;
+    int signal_fd;
+    struct init_shared *shared;
+    uint64_t began_ns;
+    struct look_duty duty;
+    struct look peak;
+    uint64_t next_look_ns;
+    bool looks;    /* some limit is held by looking */
+    bool observed; /* refused calls were counted */
+    uint32_t denials[INIT_CALLS];
+    struct init_report report;
+};
+
+/* init.c: reports a failure of ours and ends. */
+_Noreturn void init_fail(struct init *in, const char *stage, int error);
+
+/* order.c: takes the order from standard input; makes the files it brings, and compares what was
+ * granted with what is there. */
+void order_take(struct init *in);
+void order_files(struct init *in);
+
+/* guest.c: the guest's process from the clone to its execve. */
+_Noreturn void guest_run(struct init *in);
+
+#endif
