@@ -1833,7 +1833,7 @@ const char grade_text_user[] =
 const char grade_text_zygote[] =
 "\"\"\"The warm interpreter submissions are copied from. Runs on the host's side of the wall, with an empty environment.\n"
 "\n"
-"It loads the runner and what programs commonly import, then serves in C (cordon-zygote.so). It never sees a\n"
+"It loads the runner and what programs commonly import, then serves in C (cordon-grade-zygote.so). It never sees a\n"
 "submission: `_enter` runs in each copy, behind the copy's own wall, and reads what it is to run.\n"
 "\"\"\"\n"
 "import builtins\n"

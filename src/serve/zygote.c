@@ -224,7 +224,7 @@ static int zygote_guest_start(const struct plan *plan, struct guest *ret, bool *
                               struct cordon_err *err)
 {
     struct zygote *z = zygote_current;
-    struct zygote_reply reply;
+    struct zygote_reply reply = {0};
     int fds[WIRE_FDS_MAX];
     size_t n_fds = 0;
     *ret_host_refused = false;

@@ -9,7 +9,7 @@
  * there (the native backend, plan.enter in the place of execve). What a guest is to run it reads
  * itself, behind its wall. Guests of one zygote share its address layout and hash seed.
  *
- * zygote.c runs in the supervisor, zygote_serve.c in the zygote (cordon-zygote.so). */
+ * zygote.c runs in the supervisor, zygote_serve.c in the zygote (cordon-grade-zygote.so). */
 #ifndef SERVE_ZYGOTE_H
 #define SERVE_ZYGOTE_H
 
@@ -21,7 +21,7 @@
 #include "backend/backend.h"
 #include "policy/policy.h"
 
-#define ZYGOTE_LIBRARY "cordon-zygote.so"
+#define ZYGOTE_LIBRARY "cordon-grade-zygote.so"
 #define ZYGOTE_FD 3 /* the socket, in the zygote */
 #define ZYGOTE_GUESTS_MAX 512
 

@@ -1,6 +1,6 @@
 """The warm interpreter submissions are copied from. Runs on the host's side of the wall, with an empty environment.
 
-It loads the runner and what programs commonly import, then serves in C (cordon-zygote.so). It never sees a
+It loads the runner and what programs commonly import, then serves in C (cordon-grade-zygote.so). It never sees a
 submission: `_enter` runs in each copy, behind the copy's own wall, and reads what it is to run.
 """
 import builtins
