@@ -97,6 +97,15 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
 #define GVISOR_PROCESSES 32u
 #define GVISOR_TASKS(processes) ((processes)*4u + 256u)
 
+int plan_gvisor_processes(const struct plan *p, struct cordon_err *err)
+{
+    if (!p->limits.processes || p->limits.processes >= GVISOR_PROCESSES)
+        return 0;
+    err_set(err, CORDON_ERR_HOST, "plan", 0,
+            "processes: fewer than %u cannot be held exactly under gVisor", GVISOR_PROCESSES);
+    return err_hint(err, "raise it, or use another backend");
+}
+
 static int oci_gvisor_limits(struct plan *p, struct cordon_err *err)
 {
     struct plan_limits *l = &p->limits;
@@ -113,11 +122,8 @@ static int oci_gvisor_limits(struct plan *p, struct cordon_err *err)
                 "memory_limit: gVisor's own kernel needs 64M of it");
         return err_hint(err, "raise it, or use another backend");
     }
-    if (l->processes && l->processes < GVISOR_PROCESSES) {
-        err_set(err, CORDON_ERR_HOST, "plan", 0,
-                "processes: fewer than %u cannot be held exactly under gVisor", GVISOR_PROCESSES);
-        return err_hint(err, "raise it, or use another backend");
-    }
+    if (plan_gvisor_processes(p, err) < 0)
+        return -1;
     if (l->processes)
         l->processes = GVISOR_TASKS(MIN(l->processes, 1u << 20));
     return 0;

@@ -105,21 +105,6 @@ def wall(request, walls):
     return Wall(name)
 
 
-# What is known to be amiss; a case that passes all the same is counted as passed.
-KNOWN = {
-    ("docker runsc", "test_fork_bomb"): "the engine's pids limit counts gVisor's own tasks, and its end looks like ours",
-    ("docker runsc", "test_workspace_writable"): "gVisor's file server is not in the id map of the engine's mounts",
-}
-
-
-@pytest.fixture(autouse=True)
-def known(request):
-    params = getattr(request.node, "callspec", None)
-    reason = KNOWN.get((params.params.get("wall"), request.node.function.__name__)) if params else None
-    if reason:
-        request.node.add_marker(pytest.mark.xfail(reason=reason, strict=False))
-
-
 @pytest.fixture
 def folder():
     """Outside /tmp, which inside is the guest's own; within reach of every engine."""
@@ -140,8 +125,6 @@ def pytest_runtest_makereport(item, call):
         name = params.params["wall"]
         marker = item.get_closest_marker("refused")
         word = {"passed": "yes", "failed": "NO", "skipped": "not tried"}[report.outcome]
-        if hasattr(report, "wasxfail") and report.outcome == "skipped":
-            word = "known to fail"
         if word == "yes" and marker and any(w in name for w in marker.args):
             word = "refused"
         title = (item.function.__doc__ or item.function.__name__).strip().split("\n")[0]

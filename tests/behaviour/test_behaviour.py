@@ -139,7 +139,8 @@ def test_fork_bomb(wall):
                    " try:\n  if os.fork() == 0: time.sleep(30); os._exit(0)\n"
                    " except OSError: print('refused', i, flush=True); os._exit(7)\nprint('all')", word)
     assert "all" not in got.out, got
-    assert got.verdict in ("process_limit", "nonzero_exit", "signaled", "time_limit"), got
+    # gVisor may run out of memory for its own tasks first
+    assert got.verdict in ("process_limit", "nonzero_exit", "signaled", "time_limit", "memory_limit"), got
     assert gone(word), living(word)
 
 
@@ -251,12 +252,16 @@ def test_workspace_read_only(wall, folder):
     assert (folder / "a.txt").read_text() == "text\n"
 
 
-def test_workspace_writable(wall, folder):
+@pytest.mark.refused("docker runsc")
+def test_workspace_writable(wall, folder, request):
     """a workspace with rw is written, and its files belong to the caller"""
     if wall.is_gvisor and not wall.is_docker and os.geteuid() != 0 and wall.run(
             "--workspace", f"{folder}:rw", "--", "true").code == 69:
         pytest.skip("rootless gVisor without a second id refuses writable host files")
     got = wall.sh("echo made > b.txt && cat b.txt", "--workspace", f"{folder}:rw")
+    if refusing(wall, request):
+        assert got.code == 69, got
+        return
     assert got.out == "made\n", got
     assert (folder / "b.txt").read_text() == "made\n"
     assert (folder / "b.txt").stat().st_uid == os.geteuid()
@@ -352,7 +357,8 @@ def test_nothing_stays(wall):
     """no mount, group or file of a run stays on the host"""
     def look():
         with open("/proc/self/mountinfo", encoding="utf-8") as f:
-            mounts = [line for line in f if "/engine/" not in line]  # an engine beside us has its own
+            # where ours would be; engines and other walls beside us have theirs elsewhere
+            mounts = [line for line in f if line.split()[4].startswith(("/dev/shm", "/tmp", "/home", "/sys"))]
         return mounts, sorted(os.listdir("/dev/shm")), sorted(os.listdir("/tmp"))
     before, pids = look(), []
     for words in (("bash", "-c", "echo x > /tmp/x; echo y > /dev/shm/y; exit 1"), ("sleep", "20")):
