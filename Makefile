@@ -41,12 +41,12 @@ behaviour: ## one suite against every wall: native, docker, runc, crun, gVisor; 
 	@tools/run-behaviour
 
 test: ## install the test tools, build, run the unit tests and both end-to-end worlds
-	@tools/deps build test $(if $(findstring --docker,$(TEST_ARGS)),docker)
+	@tools/deps build test walls $(if $(findstring --docker,$(TEST_ARGS)),docker)
 	@$(MAKE) --no-print-directory with-tests
 	@tools/run-tests $(TEST_ARGS)
 
 test-full: ## the same with the slow cases, the Docker container and a browser
-	@tools/deps build test docker browser
+	@tools/deps build test walls docker browser
 	@$(MAKE) --no-print-directory with-tests
 	@CORDON_TEST_FULL=1 tools/run-tests --docker
 
