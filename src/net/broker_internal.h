@@ -21,9 +21,10 @@
 #define BROKER_HELD_MAX 16384     /* first bytes of a client that are held until judged */
 #define BROKER_OUT_MAX (1u << 20) /* records that the supervisor has not taken yet */
 #define BROKER_POOL_MAX 32        /* empty pipes kept for the next transfer */
-#define BROKER_DIAL_MS 30000      /* for the last address of a name */
-#define BROKER_DIAL_NEXT_MS 3000  /* for one with others behind it */
-#define BROKER_LINGER_MS 250      /* after the guest's end, for what it has sent */
+#define BROKER_BIG_PIPES 16
+#define BROKER_DIAL_MS 30000     /* for the last address of a name */
+#define BROKER_DIAL_NEXT_MS 3000 /* for one with others behind it */
+#define BROKER_LINGER_MS 250     /* after the guest's end, for what it has sent */
 #define BROKER_DNS_BURST 2000
 #define BROKER_DNS_PER_S 500
 #define BROKER_UDP_FLOWS_MAX 256
@@ -47,6 +48,7 @@ struct broker_name {
 /* One direction of a connection. */
 struct broker_flow {
     int pipe[2];    /* -1 while nothing is under way */
+    bool is_big;    /* of the pipe */
     size_t in_pipe; /* read and not yet written */
     bool eof;       /* the source has ended */
     bool shut;      /* and the destination was told */
@@ -128,8 +130,11 @@ struct broker {
 
     struct broker_conn *conns, *closed;
     size_t n_conns, max_conns, n_dialling;
-    int pool[BROKER_POOL_MAX][2];
-    size_t n_pool;
+    struct {
+        int fds[2];
+        bool is_big;
+    } pool[BROKER_POOL_MAX];
+    size_t n_pool, n_big;
 
     struct broker_dns_conn *dns_conns;
     size_t n_dns_conns;

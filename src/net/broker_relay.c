@@ -16,7 +16,7 @@
 #include "base/util.h"
 #include "net/tlshello.h"
 
-#define RELAY_CHUNK (256u << 10)
+#define RELAY_CHUNK (1024u << 10)
 #define RELAY_ROUNDS 16 /* then the others have their turn */
 
 /* ---- pipes ------------------------------------------------------------------------------------
@@ -27,12 +27,17 @@ static int relay_take_pipe(struct broker *b, struct broker_flow *f)
     if (f->pipe[0] >= 0)
         return 0;
     if (b->n_pool > 0) {
-        memcpy(f->pipe, b->pool[--b->n_pool], sizeof(f->pipe));
+        b->n_pool--;
+        memcpy(f->pipe, b->pool[b->n_pool].fds, sizeof(f->pipe));
+        f->is_big = b->pool[b->n_pool].is_big;
         return 0;
     }
     if (pipe2(f->pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         return -1;
-    (void)fcntl(f->pipe[1], F_SETPIPE_SZ, (int)RELAY_CHUNK); /* smaller ones work too */
+    /* What waits in a pipe is the host's memory, not the guest's: a few large ones for speed; a
+     * guest that lets thousands of connections wait gets the kernel's small ones. */
+    f->is_big = b->n_big < BROKER_BIG_PIPES && fcntl(f->pipe[1], F_SETPIPE_SZ, RELAY_CHUNK) > 0;
+    b->n_big += f->is_big;
     return 0;
 }
 
@@ -41,10 +46,12 @@ static void relay_give_pipe(struct broker *b, struct broker_flow *f)
     if (f->pipe[0] < 0)
         return;
     if (f->in_pipe == 0 && b->n_pool < BROKER_POOL_MAX) {
-        memcpy(b->pool[b->n_pool++], f->pipe, sizeof(f->pipe));
+        memcpy(b->pool[b->n_pool].fds, f->pipe, sizeof(f->pipe));
+        b->pool[b->n_pool++].is_big = f->is_big;
     } else {
         close(f->pipe[0]);
         close(f->pipe[1]);
+        b->n_big -= f->is_big;
     }
     f->pipe[0] = f->pipe[1] = -1;
 }
