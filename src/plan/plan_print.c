@@ -334,19 +334,45 @@ static void text_groups(const struct plan *p, const struct policy *policy, struc
         text_line(out, "kill through a group in", p->cgroups.v2);
 }
 
+/* What the engine is asked for; the rest of its container is the image's. */
+static void text_container(const struct plan *p, struct buf *out)
+{
+    text_line(out, "backend", "docker");
+    text_line(out, "image", p->container.image ? p->container.image : "cordon-sandbox:latest");
+    text_line(out, "runtime", p->container.runtime ? p->container.runtime : "the engine's default");
+    text_line(out, "namespaces", "mount pid ipc uts cgroup net");
+    text_line(out, "root", "the image's, read-only; /tmp and /home/sandbox are tmpfs");
+    text_line(out, "user", "sandbox (1000; with grants the caller's own id, unless that is root)");
+    text_line(out, "capabilities", "none");
+    text_line(out, "no_new_privs", "on");
+    text_line(out, "network",
+              p->container.network == NETWORK_BRIDGE
+                  ? "the engine's bridge: internal addresses are not blocked"
+                  : "none");
+    text_line(out, "limits", "memory with swap, pids and CPU by the engine's control groups");
+    text_line(out, "cwd", p->cwd);
+}
+
 void plan_print_text(const struct plan *plan, const struct policy *policy, struct buf *out)
 {
+    bool container = plan->backend == BACKEND_DOCKER;
     buf_str(out, "wall\n");
-    text_wall(plan, out);
+    if (container)
+        text_container(plan, out);
+    else
+        text_wall(plan, out);
     text_mounts(plan, out);
-    plan_print_net_text(plan, out);
+    if (!container)
+        plan_print_net_text(plan, out);
     text_filter(plan, out);
-    text_landlock(plan, out);
+    if (!container)
+        text_landlock(plan, out);
     buf_str(out, "\nrlimits\n");
     for (size_t i = 0; i < plan->n_rlimits; i++)
         buf_printf(out, "  %s = %llu\n", plan_print_rlimit(plan->rlimits[i].resource),
                    (unsigned long long)plan->rlimits[i].value);
-    text_groups(plan, policy, out);
+    if (!container)
+        text_groups(plan, policy, out);
     buf_str(out, "\nenvironment\n");
     for (char **e = plan->env; *e; e++) {
         bool taken = plan_print_is_taken(policy, *e);

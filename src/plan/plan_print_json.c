@@ -136,7 +136,13 @@ static void json_environment(const struct plan *p, const struct policy *policy, 
 static void json_wall(const struct plan *p, struct jsonw *j)
 {
     const char *name;
-    jsonw_str(j, "tier", p->tier == TIER_FULL ? "full" : "landlock");
+    bool container = p->backend == BACKEND_DOCKER;
+    jsonw_str(j, "tier", container ? NULL : p->tier == TIER_FULL ? "full" : "landlock");
+    if (container) {
+        jsonw_str(j, "backend", "docker");
+        jsonw_str(j, "image", p->container.image);
+        jsonw_str(j, "runtime", p->container.runtime);
+    }
     jsonw_open(j, "namespaces", '[');
     for (size_t i = 0; (name = plan_print_namespace(p, i)) != NULL; i++)
         jsonw_str(j, NULL, name);
