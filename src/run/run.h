@@ -40,7 +40,7 @@ struct run_job {
     const char *stage; /* of a source run, for the result; NULL: a command */
     struct supervise_options options;
     const struct backend *backend; /* another way to build the native wall; NULL: the usual one */
-    char *rootfs;      /* folder behind image or rootfs, found by run_start(); owned */
+    char *rootfs;                  /* folder behind image or rootfs, found by run_start(); owned */
     char *const *vars; /* the caller's variables that say where an engine is; NULL: none */
     bool is_handle;    /* more runs may follow from the same caller */
     const char *cwd;   /* the caller's working directory, where kept workspaces go; NULL: our own */
