@@ -22,6 +22,7 @@ void pool_init(struct pool *pool, struct loop *loop)
 {
     memset(pool, 0, sizeof(*pool));
     pool->loop = loop;
+    pool->scratch = BUF_INIT(POOL_KEY_MAX);
 }
 
 static void key_close(struct pool_key *k)
@@ -47,6 +48,7 @@ void pool_done(struct pool *pool)
     for (size_t i = 0; i < POOL_KEYS; i++)
         if (pool->keys[i].key)
             key_forget(&pool->keys[i]);
+    buf_done(&pool->scratch);
 }
 
 /* The spawner failed or died: every guest of it that waits is lost. */
@@ -75,8 +77,11 @@ static struct pool_key *pool_find(struct pool *pool, const struct buf *key)
 }
 
 /* Takes the place of the key that was not asked for the longest. */
-static struct pool_key *pool_add(struct pool *pool, struct buf *key)
+static struct pool_key *pool_add(struct pool *pool, const struct buf *key)
 {
+    char *copy = malloc(key->len);
+    if (!copy)
+        return NULL;
     struct pool_key *k = &pool->keys[0];
     for (size_t i = 1; i < POOL_KEYS && k->key; i++)
         if (!pool->keys[i].key || pool->keys[i].used_ns < k->used_ns)
@@ -84,32 +89,33 @@ static struct pool_key *pool_add(struct pool *pool, struct buf *key)
     if (k->key)
         key_forget(k);
     k->key_len = key->len;
-    k->key = buf_take(key);
+    k->key = memcpy(copy, key->data, key->len);
     k->pool = pool;
     k->target = POOL_FEWEST;
-    return k->key ? k : NULL;
+    return k;
 }
 
 static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
 {
+    struct buf *key = &pool->scratch;
     if (!plan_is_parkable(plan))
         return NULL;
-    _cleanup_buf_ struct buf key = BUF_INIT(POOL_KEY_MAX);
-    plan_key(plan, &key);
-    size_t plain = key.len;
+    key->len = 0;
+    plan_key(plan, key);
+    size_t plain = key->len;
     bool interpreter = plan_has_interpreter(plan);
     if (interpreter)
-        plan_key_interpreter(plan, &key);
-    if (key.failed)
+        plan_key_interpreter(plan, key);
+    if (key->failed)
         return NULL;
-    struct pool_key *k = pool_find(pool, &key);
+    struct pool_key *k = pool_find(pool, key);
     /* an interpreter that cannot be kept (a module of it has threads): guests without one */
     if (k && interpreter && k->failures >= POOL_FAILURES) {
-        key.len = plain;
+        key->len = plain;
         interpreter = false;
-        k = pool_find(pool, &key);
+        k = pool_find(pool, key);
     }
-    if (!k && (k = pool_add(pool, &key)))
+    if (!k && (k = pool_add(pool, key)))
         k->interpreter = interpreter;
     return k;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "backend/native/warm.h"
+#include "base/buf.h"
 #include "base/loop.h"
 #include "plan/plan.h"
 
@@ -44,7 +45,8 @@ struct pool_stats {
 struct pool {
     struct loop *loop;
     struct pool_key keys[POOL_KEYS];
-    bool wants; /* something is to be done when the loop is idle */
+    struct buf scratch; /* keys are written here: its memory is used again */
+    bool wants;         /* something is to be done when the loop is idle */
     uint64_t hits, spawned, cold;
     uint64_t samples[POOL_SAMPLES];
     uint64_t n_samples;
