@@ -278,7 +278,9 @@ static PyObject *order_take(int join)
         munmap(bytes, order.len);
     else
         memset(body, 0, sizeof(body)); /* what the guest changes in its variables is changed */
-    PyObject *r = argv && env ? PyObject_CallFunctionObjArgs(zygote_adopt, argv, env, NULL) : NULL;
+    PyObject *r = argv && env
+                      ? PyObject_CallFunctionObjArgs(zygote_adopt, argv, env, (PyObject *)NULL)
+                      : NULL;
     if (!r) {
         PyErr_Print();
         _exit(125);
@@ -300,7 +302,7 @@ static void order_run(PyObject *code)
     if (!done && PyErr_ExceptionMatches(PyExc_SystemExit)) {
         PyErr_Fetch(&type, &value, &trace);
         PyErr_NormalizeException(&type, &value, &trace);
-        PyObject *r = PyObject_CallFunctionObjArgs(zygote_status, value, NULL);
+        PyObject *r = PyObject_CallFunctionObjArgs(zygote_status, value, (PyObject *)NULL);
         status = r ? PyLong_AsLong(r) : 1;
         Py_DecRef(type);
         Py_DecRef(value);
@@ -314,7 +316,7 @@ static void order_run(PyObject *code)
         signal(SIGINT, SIG_DFL);
         kill(getpid(), SIGINT);
     }
-    PyObject_CallFunctionObjArgs(zygote_leave, number, NULL);
+    PyObject_CallFunctionObjArgs(zygote_leave, number, (PyObject *)NULL);
     PyErr_Print();
     _exit(1);
 }
@@ -386,7 +388,7 @@ static PyObject *zygote_hook(PyObject *self, PyObject *args)
         return NULL;
     if (!zygote_is_done && (strcmp(path, zygote_script) == 0 || strcmp(path, zygote_path) == 0))
         zygote_serve();
-    return PyObject_CallFunctionObjArgs(zygote_instead, asked, NULL);
+    return PyObject_CallFunctionObjArgs(zygote_instead, asked, (PyObject *)NULL);
 }
 
 /* prepare(script, its absolute path, adopt, status, leave, the hook in whose place ours goes) */
