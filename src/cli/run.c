@@ -270,6 +270,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     c->job.policy = c->policy;
     c->job.argv = c->options.argv;
     c->job.vars = environ;
+    c->job.has_descriptors = true;
     c->job.workspace = c->in ? c->in->workspace : NULL;
     c->job.on_done = cli_on_done;
     c->job.data = c;

@@ -177,6 +177,7 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
     const char *profile = policy_has(policy, FIELD_SECCOMP_PROFILE)
                               ? policy_text(policy, FIELD_SECCOMP_PROFILE)
                               : NULL;
+    p->own_profile = profile != NULL;
     if (plan_build_filter(p, o, profile, &p->filter, err) < 0)
         return -1;
     if (p->tier == TIER_LANDLOCK && plan_landlock_filter(p, err) < 0)

@@ -209,6 +209,8 @@ struct plan {
     const struct plan_oci *oci; /* NULL: the wall is our own */
     const char *rootfs;         /* host folder in the place of the host's runtime, or NULL */
     bool time_ns;
+    bool own_profile;        /* the caller's profile narrows the filter: it may refuse what our own
+                                steps behind it need, so there must be none */
     bool time_at_exec;       /* execve enters a time namespace that waits (Linux 6.3) */
     bool host_network;       /* --unsafe-host-network */
     struct plan_net *net;    /* NULL: no way out */

@@ -71,7 +71,7 @@ static void key_groups(const struct plan *p, struct buf *out)
 bool plan_is_parkable(const struct plan *p)
 {
     if (p->backend != BACKEND_NATIVE || p->tier != TIER_FULL || p->terminal || p->host_network ||
-        p->apparmor || p->rootfs || p->net || p->oci)
+        p->own_profile || p->apparmor || p->rootfs || p->net || p->oci)
         return false;
     /* Host paths are bound when the run starts and not before: what a name means then counts. */
     for (size_t i = 0; i < p->n_ops; i++)

@@ -175,13 +175,20 @@ static enum item_outcome item_publish(const struct value_ctx *ctx, const char *t
     return item_string(ctx, text, item);
 }
 
-/* GLOB=DIR; the folder is made absolute, the glob stays as it is. */
+/* GLOB=DIR or GLOB=fd:N; the folder is made absolute, the glob stays as it is. */
 static enum item_outcome item_output(const struct value_ctx *ctx, const char *text,
                                      struct policy_item *item)
 {
     const char *equals = strrchr(text, '=');
     if (!equals || equals == text || !equals[1] || text[0] == '/')
         return refused(ctx, text, "is not an output; write GLOB=DIR with a relative GLOB");
+    if (str_starts(equals + 1, "fd:")) {
+        const char *digits = equals + 1 + strlen("fd:");
+        size_t len = strspn(digits, "0123456789");
+        if (len == 0 || len > 6 || digits[len])
+            return refused(ctx, text, "is not an output; write GLOB=fd:N with an open descriptor");
+        return item_string(ctx, text, item);
+    }
     _cleanup_free_ char *dir = value_path(ctx->base, equals + 1);
     if (!dir)
         return no_memory(ctx);

@@ -3,6 +3,7 @@
 #include "run/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "run/reach_note.h"
 #include "workspace/base.h"
 #include "workspace/protect.h"
+#include "workspace/tar.h"
 
 #define FILES_DIFF_MAX ((size_t)64 << 20)
 
@@ -44,6 +46,30 @@ static int files_watch(struct run_job *job, struct cordon_err *err)
     return 0;
 }
 
+/* The descriptor of an output GLOB=fd:N, or -1. */
+static int files_output_fd(const struct policy_item *item)
+{
+    const char *to = strrchr(item->text, '=') + 1;
+    return str_starts(to, "fd:") ? (int)strtol(to + strlen("fd:"), NULL, 10) : -1;
+}
+
+/* Before the guest exists: numbers mean something only where they are the caller's own. */
+static int files_check_outputs(struct run_job *job, struct cordon_err *err)
+{
+    const struct policy_value *v = policy_value(job->policy, FIELD_OUTPUT);
+    for (size_t i = 0; i < v->n_items; i++) {
+        int fd = files_output_fd(&v->items[i]);
+        if (fd >= 0 && !job->has_descriptors)
+            return err_set(err, CORDON_ERR_CONFIG, "output", 0,
+                           "output %s: descriptors are for the command line", v->items[i].text);
+        int flags = fd >= 0 ? fcntl(fd, F_GETFL) : O_WRONLY;
+        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+            return err_set(err, CORDON_ERR_USAGE, "output", 0,
+                           "output %s: not a descriptor open for writing", v->items[i].text);
+    }
+    return 0;
+}
+
 /* A layer or a copy can cost a walk over the whole tree; a host without user namespaces could not
  * use either, and is asked first. */
 static void files_ask_host(struct run_job *job)
@@ -68,7 +94,8 @@ int files_begin(struct run_job *job, struct cordon_err *err)
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
                        "output: collecting files needs user namespaces (tier full): %s",
                        job->host.user_ns_why);
-    if (files_watch(job, err) < 0 || (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
+    if (files_check_outputs(job, err) < 0 || files_watch(job, err) < 0 ||
+        (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
         return -1;
     if (!files_wanted(job) || f->workspace)
         return 0;
@@ -134,6 +161,20 @@ static int files_note_base(struct run_files *f, struct cordon_err *err)
     return r;
 }
 
+/* One archive for a descriptor, however many patterns go there. */
+static int files_end_archives(const struct policy_value *v, struct cordon_err *err)
+{
+    for (size_t i = 0; i < v->n_items; i++) {
+        int fd = files_output_fd(&v->items[i]);
+        bool again = false;
+        for (size_t k = i + 1; k < v->n_items; k++)
+            again |= files_output_fd(&v->items[k]) == fd;
+        if (fd >= 0 && !again && tar_end(fd) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "output", errno, "fd:%d", fd);
+    }
+    return 0;
+}
+
 /* GLOB=DIR, split where the policy joined them. */
 static int files_collect(struct run_job *job, struct cordon_err *err)
 {
@@ -145,9 +186,13 @@ static int files_collect(struct run_job *job, struct cordon_err *err)
         _cleanup_free_ char *pattern = strndup(text, (size_t)(equals - text));
         if (!pattern)
             return err_nomem(err, "output");
-        if (collect_pattern(&f->outputs, from, pattern, equals + 1, err) < 0)
+        int fd = files_output_fd(&v->items[i]);
+        if (fd >= 0 ? collect_tar(&f->outputs, from, pattern, fd, err) < 0
+                    : collect_pattern(&f->outputs, from, pattern, equals + 1, err) < 0)
             return -1;
     }
+    if (from >= 0 && files_end_archives(v, err) < 0)
+        return -1;
     if (v->n_items > 0)
         job->result.outputs = &f->outputs;
     return 0;

@@ -41,9 +41,10 @@ struct run_job {
     struct supervise_options options;
     const struct backend *backend; /* another way to build the native wall; NULL: the usual one */
     char *rootfs;                  /* folder behind image or rootfs, found by run_start(); owned */
-    char *const *vars; /* the caller's variables that say where an engine is; NULL: none */
-    bool is_handle;    /* more runs may follow from the same caller */
-    const char *cwd;   /* the caller's working directory, where kept workspaces go; NULL: our own */
+    char *const *vars;    /* the caller's variables that say where an engine is; NULL: none */
+    bool has_descriptors; /* outputs may go to descriptors of ours: they are the caller's */
+    bool is_handle;       /* more runs may follow from the same caller */
+    const char *cwd; /* the caller's working directory, where kept workspaces go; NULL: our own */
     struct workspace *workspace; /* an open one to use instead of a new one; stays the caller's */
     struct workspace own_workspace;
     struct pool *pool; /* of prepared guests; NULL: none */

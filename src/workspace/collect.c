@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "workspace/copy.h"
+#include "workspace/tar.h"
 #include "workspace/tree.h"
 
 #define COLLECT_TEMP ".cordon-output~"
@@ -27,6 +28,7 @@ struct collect_dir {
 struct collect_walk {
     struct collect *out;
     int from, to;
+    bool tar; /* to is an archive, not a folder */
     struct collect_dir *todo;
     struct cordon_err *err;
 };
@@ -73,10 +75,26 @@ static int collect_parent(int to, const char *path)
     return at;
 }
 
+/* What the guest left under this name may have another size than when it was looked at; an archive
+ * that cannot be gone on with is an error of its own. */
+static int collect_into_tar(struct collect_walk *w, const char *path, int from)
+{
+    struct stat st;
+    if (fstat(from, &st) < 0 || !S_ISREG(st.st_mode))
+        return -1;
+    if (tar_file(w->to, path, from, &st) == 0)
+        return 0;
+    err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "fd:%d", w->to);
+    errno = EIO;
+    return -1;
+}
+
 static int collect_copy(struct collect_walk *w, const char *path, const struct stat *st)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     _cleanup_close_ int from = tree_open_file(w->from, path);
+    if (w->tar)
+        return from < 0 ? -1 : collect_into_tar(w, path, from);
     _cleanup_close_ int dir = from < 0 ? -1 : collect_parent(w->to, path);
     if (dir < 0)
         return -1;
@@ -176,6 +194,26 @@ static int collect_dir(struct collect_walk *w, const struct collect_dir *d)
     return r;
 }
 
+static int collect_walk(struct collect_walk *w, const char *pattern)
+{
+    int r = collect_push(w, "", pattern);
+    while (w->todo) {
+        struct collect_dir *d = w->todo;
+        w->todo = d->next;
+        if (r == 0)
+            r = collect_dir(w, d);
+        free(d);
+    }
+    return r;
+}
+
+int collect_tar(struct collect *c, int from_fd, const char *pattern, int to_fd,
+                struct cordon_err *err)
+{
+    struct collect_walk w = {.out = c, .from = from_fd, .to = to_fd, .tar = true, .err = err};
+    return collect_walk(&w, pattern);
+}
+
 int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
                     struct cordon_err *err)
 {
@@ -186,15 +224,7 @@ int collect_pattern(struct collect *c, int from_fd, const char *pattern, const c
     if (to < 0)
         return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", to_dir);
     w.to = to;
-    int r = collect_push(&w, "", pattern);
-    while (w.todo) {
-        struct collect_dir *d = w.todo;
-        w.todo = d->next;
-        if (r == 0)
-            r = collect_dir(&w, d);
-        free(d);
-    }
-    return r;
+    return collect_walk(&w, pattern);
 }
 
 void collect_done(struct collect *c)

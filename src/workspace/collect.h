@@ -31,6 +31,9 @@ struct collect {
  * Files go below to_dir, which is made, under the names they have below from_fd. */
 int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
                     struct cordon_err *err);
+/* The same as a tar archive on a descriptor, without its end: see tar.h. */
+int collect_tar(struct collect *c, int from_fd, const char *pattern, int to_fd,
+                struct cordon_err *err);
 void collect_done(struct collect *c);
 
 #endif

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from cordon_run import run
+from cordon_run import cordon, run
 
 
 def cat(*paths, opts=()):
@@ -140,3 +140,33 @@ def test_outputs_do_not_follow_links_in_the_target(full, shared, canary):
 def test_a_huge_hole_is_too_large(full, shared):
     r = run("--output", f"*={shared}", "--", "/bin/sh", "-c", "truncate -s 1T huge; echo x > y")
     assert outputs(r) == {"huge": "too large", "y": None} and not (shared / "huge").exists()
+
+
+def test_outputs_as_one_archive_on_a_descriptor(full, tmp_path):
+    """Regular files only, long and odd names, one archive for several patterns; nothing of it in a folder."""
+    import io
+    import tarfile
+    script = ("import os; os.makedirs('deep/' + 'd' * 120); open('deep/' + 'd' * 120 + '/f', 'w').write('long');"
+              "open('a\\nb', 'w').write('x'); open('run.sh', 'w').write('#!'); os.chmod('run.sh', 0o755);"
+              "os.symlink('/etc/passwd', 'link'); os.mkfifo('pipe'); open('empty', 'w');"
+              "open('block', 'wb').write(b'z' * 512); open('big', 'wb').write(os.urandom(200000))")
+    target = tmp_path / "out.tar"
+    with open(target, "wb") as out:
+        fd = out.fileno()
+        r = run("--output", f"deep/**=fd:{fd}", "--output", f"*=fd:{fd}", "--", "/usr/bin/python3", "-c", script,
+                pass_fds=[fd])
+    assert r.verdict == "ok", str(r)
+    with tarfile.open(fileobj=io.BytesIO(target.read_bytes())) as archive:
+        names = {m.name: m for m in archive.getmembers()}
+        assert set(names) == {"deep/" + "d" * 120 + "/f", "a\nb", "run.sh", "empty", "block", "big"}
+        assert all(m.isreg() for m in names.values())
+        assert names["run.sh"].mode == 0o755 and names["big"].size == 200000
+        assert archive.extractfile("block").read() == b"z" * 512
+    skipped = {row["path"] for row in r.result["outputs"] if row.get("skipped")}
+    assert {"link", "pipe"} <= skipped
+
+
+def test_outputs_to_descriptors_are_checked_first(full, tmp_path):
+    for words in (["--output", "*=fd:77"], ["--output", "*=fd:"], ["--output", "*=fd:x"]):
+        done = cordon("run", *words, "--", "/bin/true")
+        assert done.returncode in (64, 78) and "fd:" in done.stderr, done.stderr

@@ -423,7 +423,8 @@ _Noreturn void native_child_main(struct native_child *c)
     if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
         native_child_fail(c, "hostname", errno, "sethostname");
     /* a guest with a way out needs a helper of its own for it (netns_gate.c) */
-    if (c->plan->time_at_exec && !c->plan->net && !c->plan->enter && native_root_has_new_api())
+    if (c->plan->time_at_exec && !c->plan->own_profile && !c->plan->net && !c->plan->enter &&
+        native_root_has_new_api())
         child_main_beside(c);
     child_main_after(c);
 }
