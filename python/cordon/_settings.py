@@ -11,8 +11,9 @@ import os
 from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 DURATIONS = frozenset({"time_limit", "cpu_time", "compile_time_limit"})
-SIZES = frozenset({"memory_limit", "max_output", "max_file_size", "disk_limit", "compile_memory_limit"})
-COUNTS = frozenset({"cpu_limit", "processes", "file_descriptors", "max_files"})
+SIZES = frozenset({"memory_limit", "max_output", "max_file_size", "disk_limit", "compile_memory_limit",
+                   "max_traffic"})
+COUNTS = frozenset({"cpu_limit", "processes", "file_descriptors", "max_files", "max_connections"})
 BOOLS = frozenset({"kill_on_output_limit", "virtual_fs", "keep", "block_internal", "log_network",
                    "unsafe_host_network", "reuse", "no_cache"})
 TEXTS = frozenset({"temp_dir", "workspace", "allow_ports", "dns", "http_proxy", "network", "seccomp_profile",
