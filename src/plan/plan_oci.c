@@ -5,7 +5,6 @@
  * the runtime. */
 #include "plan/plan_internal.h"
 
-#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -41,6 +40,22 @@ static int oci_find(struct plan *p, struct plan_oci *o, struct cordon_err *err)
     return err_hint(err, "install the package %s, or choose another with --runtime", o->name);
 }
 
+/* The caller's name in /etc/passwd, or "": a range can be given to the number as well. */
+static void oci_user_name(uid_t uid, char *ret_name, size_t size)
+{
+    _cleanup_fclose_ FILE *f = fopen("/etc/passwd", "re");
+    char line[1024];
+    *ret_name = '\0';
+    while (f && fgets(line, sizeof(line), f)) {
+        char *save = NULL, *name = strtok_r(line, ":", &save);
+        const char *password = strtok_r(NULL, ":", &save), *id = strtok_r(NULL, ":", &save);
+        if (name && password && id && strtoul(id, NULL, 10) == uid) {
+            snprintf(ret_name, size, "%s", name);
+            return;
+        }
+    }
+}
+
 /* First id of the caller's own range in /etc/subuid or /etc/subgid; 0: there is none. */
 static unsigned oci_sub_id(const char *file, const char *user, uid_t uid)
 {
@@ -50,7 +65,7 @@ static unsigned oci_sub_id(const char *file, const char *user, uid_t uid)
     while (f && fgets(line, sizeof(line), f)) {
         char *save = NULL, *name = strtok_r(line, ":", &save);
         const char *first = strtok_r(NULL, ":", &save), *count = strtok_r(NULL, ":\n", &save);
-        if (name && first && count && (str_eq(name, id) || (user && str_eq(name, user))) &&
+        if (name && first && count && (str_eq(name, id) || (*user && str_eq(name, user))) &&
             strtoul(count, NULL, 10) >= 1)
             return (unsigned)strtoul(first, NULL, 10);
     }
@@ -65,12 +80,10 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
 {
     if (p->own_host_ids)
         return 0;
-    struct passwd pw, *found = NULL;
-    char text[1024]; /* an entry that does not fit goes by its number */
-    if (getpwuid_r(p->host_uid, &pw, text, sizeof(text), &found) != 0)
-        found = NULL;
-    o->sub_uid = oci_sub_id("/etc/subuid", found ? pw.pw_name : NULL, p->host_uid);
-    o->sub_gid = oci_sub_id("/etc/subgid", found ? pw.pw_name : NULL, p->host_uid);
+    char name[256];
+    oci_user_name(p->host_uid, name, sizeof(name));
+    o->sub_uid = oci_sub_id("/etc/subuid", name, p->host_uid);
+    o->sub_gid = oci_sub_id("/etc/subgid", name, p->host_uid);
     if (o->sub_uid && o->sub_gid && access("/usr/bin/newuidmap", X_OK) == 0)
         return 0;
     const char *what = o->runtime != PLAN_RUNTIME_RUNSC ? "to run at all"
