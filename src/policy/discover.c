@@ -16,6 +16,8 @@
 #include "policy/reach.h"
 #include "policy/toml.h"
 
+#define DISCOVER_LINKS 16 /* one behind the other; the kernel's own limit is 40 */
+
 static int refuse(struct cordon_err *err, const char *name, int sys_errno, const char *why)
 {
     return err_set(err, CORDON_ERR_CONFIG, "policy", sys_errno, "%s%s%s", name, why ? ": " : "",
@@ -25,41 +27,6 @@ static int refuse(struct cordon_err *err, const char *name, int sys_errno, const
 static bool owner_is_trusted(const struct stat *st)
 {
     return st->st_uid == 0 || st->st_uid == geteuid();
-}
-
-/* Where a found link leads, or the path itself. The text of the link is read from the very link
- * whose owner was checked. Gives 1, 0 when there is no such file, or -1. */
-static int follow_found(const char *path, const char *name, enum origin_source source,
-                        char target[static PATH_MAX], struct cordon_err *err)
-{
-    _cleanup_close_ int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    /* EACCES: a parent folder that the caller may not search; nothing there speaks for the caller.
-     */
-    if (fd < 0 &&
-        (errno == ENOENT || errno == ENOTDIR || (errno == EACCES && source == FROM_PROJECT)))
-        return 0;
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return refuse(err, name, errno, NULL);
-    size_t len = strlen(path);
-    if (len >= PATH_MAX)
-        return refuse(err, name, ENAMETOOLONG, NULL);
-    memcpy(target, path, len + 1);
-    if (!S_ISLNK(st.st_mode))
-        return 1;
-    if (!owner_is_trusted(&st))
-        return refuse(err, name, 0, "refused: this link belongs to neither you nor root");
-
-    char link[PATH_MAX];
-    ssize_t n = readlinkat(fd, "", link, sizeof(link) - 1);
-    if (n < 0)
-        return refuse(err, name, errno, NULL);
-    link[n] = '\0';
-    size_t folder = link[0] == '/' ? 0 : (size_t)(strrchr(path, '/') - path) + 1;
-    if (folder + (size_t)n >= PATH_MAX)
-        return refuse(err, name, ENAMETOOLONG, NULL);
-    memcpy(target + folder, link, (size_t)n + 1);
-    return 1;
 }
 
 /* A file of the caller's own can still be the work of a guest of the caller's. */
@@ -73,8 +40,57 @@ static int check_reach(const struct config_source *from, const char *path, const
     if (strstr(dir, "/.sandbox/") == NULL && !reach_had(from->environ, len ? dir : "/", st))
         return 0;
     refuse(err, from->name, 0, "refused: it was changed while a guest could write here");
-    return err_hint(err, "read it; if it is as you want it, `touch %s`, or name it: --config %s",
-                    from->name, from->name);
+    return err_hint(err, "read it; if it is as you want it, `touch %s%s`, or name it: --config %s",
+                    S_ISLNK(st->st_mode) ? "-h " : "", from->name, from->name);
+}
+
+/* One step along a found link: its text, read from the very link whose owner was checked, takes the
+ * path's place. */
+static int follow_link(const struct config_source *from, int fd, const struct stat *st,
+                       char path[static PATH_MAX], struct cordon_err *err)
+{
+    if (!owner_is_trusted(st))
+        return refuse(err, from->name, 0, "refused: this link belongs to neither you nor root");
+    /* where it leads to may be older than any guest, and still be a guest's choice */
+    if (check_reach(from, path, st, err) < 0)
+        return -1;
+    char link[PATH_MAX];
+    ssize_t n = readlinkat(fd, "", link, sizeof(link) - 1);
+    if (n < 0)
+        return refuse(err, from->name, errno, NULL);
+    link[n] = '\0';
+    size_t folder = link[0] == '/' ? 0 : (size_t)(strrchr(path, '/') - path) + 1;
+    if (folder + (size_t)n >= PATH_MAX)
+        return refuse(err, from->name, ENAMETOOLONG, NULL);
+    memcpy(path + folder, link, (size_t)n + 1);
+    return 0;
+}
+
+/* Where found links lead, or the path itself. Gives 1, 0 when there is no such file, or -1. */
+static int follow_found(const struct config_source *from, char target[static PATH_MAX],
+                        struct cordon_err *err)
+{
+    size_t len = strlen(from->path);
+    if (len >= PATH_MAX)
+        return refuse(err, from->name, ENAMETOOLONG, NULL);
+    memcpy(target, from->path, len + 1);
+    for (int links = 0; links < DISCOVER_LINKS; links++) {
+        _cleanup_close_ int fd = open(target, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        /* EACCES: a parent folder that the caller may not search; nothing there speaks for the
+         * caller. */
+        if (fd < 0 && links == 0 &&
+            (errno == ENOENT || errno == ENOTDIR ||
+             (errno == EACCES && from->source == FROM_PROJECT)))
+            return 0;
+        struct stat st;
+        if (fd < 0 || fstat(fd, &st) < 0)
+            return refuse(err, from->name, errno, NULL);
+        if (!S_ISLNK(st.st_mode))
+            return 1;
+        if (follow_link(from, fd, &st, target, err) < 0)
+            return -1;
+    }
+    return refuse(err, from->name, ELOOP, NULL);
 }
 
 static int check_file(int fd, const struct config_source *from, const char *path, bool found,
@@ -142,13 +158,14 @@ static int load(const struct config_source *from, bool found, struct config **re
     char target[PATH_MAX];
     const char *path = from->path;
     if (found) {
-        int r = follow_found(path, from->name, from->source, target, err);
+        int r = follow_found(from, target, err);
         if (r <= 0)
             return r;
         path = target;
     }
     /* O_NONBLOCK: opening a FIFO must not wait for a writer. */
-    _cleanup_close_ int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    _cleanup_close_ int fd =
+        open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (found ? O_NOFOLLOW : 0));
     if (fd < 0 && errno == ENXIO)
         return refuse(err, from->name, 0, "is not a regular file");
     if (fd < 0)

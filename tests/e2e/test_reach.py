@@ -71,6 +71,26 @@ def test_a_policy_moved_by_a_guest_is_refused(full, shared, home):
     assert effective(shared, home)[0] == 78
 
 
+@pytest.mark.parametrize("chain", [False, True])
+def test_a_guests_link_to_an_older_policy_is_refused(full, shared, home, chain):
+    """What it leads to was the caller's before any guest: that it counts here is the guest's word."""
+    os.chmod(shared, 0o755)
+    (shared / "lenient").mkdir()
+    (shared / "lenient" / "other.toml").write_text(POLICY % 77)
+    if chain:
+        # the caller's own link, to a place that the guest then makes a link of
+        (shared / "cordon.toml").symlink_to("mine.toml")
+        (shared / "mine.toml").write_text(POLICY % 5)
+        assert effective(shared, home)[:2] == (0, "5s")
+    in_guest(shared, home, f"ln -sf lenient/other.toml {'mine.toml' if chain else 'cordon.toml'}")
+    assert effective(shared, home)[0] == 78
+    # the twin: links of the caller's, made between runs
+    (shared / "cordon.toml").unlink()
+    (shared / "cordon.toml").symlink_to("own.toml")
+    (shared / "own.toml").symlink_to("lenient/other.toml")
+    assert effective(shared, home)[:2] == (0, "77s")
+
+
 def test_the_callers_own_edits_count_at_once(full, shared, home):
     """Written before, between and right after runs that could write: never mistaken for the guest's."""
     os.chmod(shared, 0o755)
