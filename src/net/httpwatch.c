@@ -241,23 +241,25 @@ static enum httpwatch_verdict read_head(struct httpwatch *w, const char *data, s
         return HTTPWATCH_MISMATCH;
     if (head.n_codings > 0 && (head.n_lengths > 0 || head.is_v10))
         return HTTPWATCH_REFUSED;
-    w->has_upgrade = head.has_upgrade;
+    /* The answer that decides is the first thing the server says, or it cannot be told from the
+     * middle of another: a body that reads like consent can be had from many servers. Other
+     * connections are reset, which clients take as a reason for a fresh one; a wish for HTTP/2 is
+     * never granted, and what would follow it is refused by itself. */
+    bool is_first = !w->has_request && head.n_codings == 0 && head.length == 0;
+    if (head.has_upgrade && !is_first && !head.has_h2)
+        return HTTPWATCH_REFUSED;
+    w->has_request = true;
     w->has_h2 = head.has_h2;
     w->left = head.length;
-    w->state = head.n_codings > 0 ? HTTPWATCH_CHUNK_SIZE
-               : head.length > 0  ? HTTPWATCH_BODY
-               : head.has_upgrade ? HTTPWATCH_UPGRADE
-                                  : HTTPWATCH_HEAD;
+    w->state = head.n_codings > 0             ? HTTPWATCH_CHUNK_SIZE
+               : head.length > 0              ? HTTPWATCH_BODY
+               : head.has_upgrade && is_first ? HTTPWATCH_UPGRADE
+                                              : HTTPWATCH_HEAD;
     return HTTPWATCH_PASS;
 }
 
 /* ---- bodies -----------------------------------------------------------------------------------
  */
-
-static void message_over(struct httpwatch *w)
-{
-    w->state = w->has_upgrade ? HTTPWATCH_UPGRADE : HTTPWATCH_HEAD;
-}
 
 /* A line that ends with CR LF and holds neither inside. Its length with the end; 0: more is needed;
  * -1: bad. */
@@ -312,7 +314,7 @@ static ssize_t step_line(struct httpwatch *w, const char *data, size_t len)
             return -1;
         w->state = HTTPWATCH_CHUNK_SIZE;
     } else if (text == 0) {
-        message_over(w);
+        w->state = HTTPWATCH_HEAD;
     }
     return n;
 }
@@ -325,7 +327,7 @@ void httpwatch_passed(struct httpwatch *w, uint64_t n)
     if (w->state == HTTPWATCH_CHUNK)
         w->state = HTTPWATCH_CHUNK_END;
     else if (w->state == HTTPWATCH_BODY)
-        message_over(w);
+        w->state = HTTPWATCH_HEAD;
 }
 
 /* One step; *ret_n 0: nothing to do until there is more. */

@@ -29,7 +29,8 @@ enum httpwatch_state {
     HTTPWATCH_CHUNK,      /* `left` bytes of a chunk */
     HTTPWATCH_CHUNK_END,  /* at the line end behind a chunk */
     HTTPWATCH_TRAILER,
-    HTTPWATCH_UPGRADE, /* the server decides what comes next: httpwatch_answer */
+    HTTPWATCH_UPGRADE, /* the server decides what comes next: httpwatch_answer; only behind the
+                          first request */
     HTTPWATCH_RAW,     /* it agreed to another protocol: no requests any more */
     HTTPWATCH_H2,      /* it agreed to HTTP/2, whose names cannot be followed: nothing passes */
 };
@@ -40,7 +41,8 @@ struct httpwatch {
                             checked all the same */
     enum httpwatch_state state;
     uint64_t left;
-    bool has_upgrade, has_h2; /* asked for by the request at hand */
+    bool has_request; /* one has passed */
+    bool has_h2;      /* asked for by the request at hand */
 };
 
 enum httpwatch_verdict {

@@ -393,6 +393,7 @@ static void test_http_upgrade(void **state)
     assert_true(httpwatch_answer(&w, "HTTP/1.1 200 OK", 15));
     assert_int_equal(httpwatch_step(&w, EVIL, sizeof(EVIL) - 1, &pass), HTTPWATCH_MISMATCH);
 
+    w = watch_for("ok.test");
     assert_int_equal(httpwatch_step(&w, ask, sizeof(ask) - 1, &pass), HTTPWATCH_PASS);
     assert_true(httpwatch_answer(&w, "HTTP/1.1 101 Switching", 22));
     assert_int_equal(httpwatch_step(&w, "\x81\x80", 2, &pass), HTTPWATCH_PASS);
@@ -402,6 +403,47 @@ static void test_http_upgrade(void **state)
     assert_int_equal(httpwatch_step(&w, h2c, sizeof(h2c) - 1, &pass), HTTPWATCH_PASS);
     assert_true(httpwatch_answer(&w, "HTTP/1.1 101 Switching", 22));
     assert_int_equal(httpwatch_step(&w, "PRI * HTTP", 10, &pass), HTTPWATCH_REFUSED);
+}
+
+/* Behind another request, or behind a body that the server may answer early, the bytes that come
+ * next may be the middle of an answer, whose text a guest can often choose. */
+static void test_http_late_upgrade(void **state)
+{
+    (void)state;
+    static const char wish[] = "Upgrade: websocket\r\n", h2[] = "Upgrade: h2c\r\n";
+    static const char get[] = "GET / HTTP/1.1\r\nHost: ok.test\r\n";
+    static const struct {
+        const char *before, *ask;
+        enum httpwatch_verdict verdict;
+    } rows[] = {
+        {"", wish, HTTPWATCH_PASS},
+        {"\r\n", wish, HTTPWATCH_REFUSED},
+        {"Upgrade: h2c\r\n\r\n", wish, HTTPWATCH_REFUSED},
+        {"", "Upgrade: websocket\r\nContent-Length: 1\r\n", HTTPWATCH_REFUSED},
+        {"", "Upgrade: websocket\r\nTransfer-Encoding: chunked\r\n", HTTPWATCH_REFUSED},
+        {"\r\n", h2, HTTPWATCH_PASS},
+        {"", "Upgrade: h2c\r\nContent-Length: 1\r\n", HTTPWATCH_PASS},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct httpwatch w = watch_for("ok.test");
+        char text[256];
+        size_t pass;
+        if (rows[i].before[0]) {
+            int n = snprintf(text, sizeof(text), "%s%s", get, rows[i].before);
+            assert_int_equal(httpwatch_step(&w, text, (size_t)n, &pass), HTTPWATCH_PASS);
+            httpwatch_answer(&w, "HTTP/1.1 200 OK", 15);
+        }
+        int n = snprintf(text, sizeof(text), "%s%s\r\n", get, rows[i].ask);
+        assert_int_equal(httpwatch_step(&w, text, (size_t)n, &pass), rows[i].verdict);
+        if (i == 0 || rows[i].verdict != HTTPWATCH_PASS)
+            continue;
+        /* what looks like consent changes nothing */
+        if (w.left > 0)
+            httpwatch_passed(&w, w.left);
+        httpwatch_answer(&w, "HTTP/1.1 101 Switching", 22);
+        assert_int_equal(httpwatch_step(&w, EVIL, sizeof(EVIL) - 1, &pass), HTTPWATCH_MISMATCH);
+        assert_int_equal(httpwatch_step(&w, "PRI * HTTP/2.0\r\n", 16, &pass), HTTPWATCH_REFUSED);
+    }
 }
 
 static enum httpwatch_is is_http(const char *text)
@@ -511,8 +553,8 @@ int main(void)
         cmocka_unit_test(test_dns_aliases),   cmocka_unit_test(test_tls_name),
         cmocka_unit_test(test_tls_refused),   cmocka_unit_test(test_http_passes),
         cmocka_unit_test(test_http_mismatch), cmocka_unit_test(test_http_refused),
-        cmocka_unit_test(test_http_upgrade),  cmocka_unit_test(test_http_or_not),
-        cmocka_unit_test(test_proxy),
+        cmocka_unit_test(test_http_upgrade),  cmocka_unit_test(test_http_late_upgrade),
+        cmocka_unit_test(test_http_or_not),   cmocka_unit_test(test_proxy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
