@@ -222,6 +222,21 @@ static void udp_decide(struct broker_udp *f)
     }
 }
 
+/* Where the table is full the oldest of those that are over goes: refusals must neither use up the
+ * places of what is allowed, nor hide the next refusal from the record. */
+static bool udp_make_room(struct broker *b)
+{
+    struct broker_udp *oldest = NULL;
+    if (b->n_udp < BROKER_UDP_FLOWS_MAX)
+        return true;
+    for (struct broker_udp *f = b->udp; f; f = f->next)
+        if (f->state == UDP_DEAD)
+            oldest = f; /* new ones are put in front */
+    if (oldest)
+        udp_free(oldest);
+    return oldest;
+}
+
 static struct broker_udp *udp_flow(struct broker *b, int inside_fd,
                                    const struct sockaddr_storage *from, const uint8_t *dst,
                                    uint16_t port)
@@ -233,7 +248,7 @@ static struct broker_udp *udp_flow(struct broker *b, int inside_fd,
         if (f->from_port == from_port && f->port == port && memcmp(f->dst, dst, 16) == 0 &&
             memcmp(f->from_addr, addr, 16) == 0)
             return f;
-    struct broker_udp *f = b->n_udp < BROKER_UDP_FLOWS_MAX ? calloc(1, sizeof(*f)) : NULL;
+    struct broker_udp *f = udp_make_room(b) ? calloc(1, sizeof(*f)) : NULL;
     if (!f)
         return NULL;
     f->broker = b;

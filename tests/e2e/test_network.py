@@ -474,6 +474,18 @@ def test_udp(net):
     assert "refused" in r.out and len(net.hits("udp")) == 1, str(r)
 
 
+def test_udp_refusals_do_not_fill_the_table(net):
+    """A guest that was refused hundreds of times still gets what it may have."""
+    code = UDP.replace("import socket, sys", """import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(300):
+    s.sendto(b"x", (f"198.18.200.{i % 250}", 53)); s.sendto(b"x", (f"198.18.201.{i % 250}", 53))
+""", 1)
+    r = net.python(code, "--allow-network", "udp://time.test:7010", *OK, args=["ok.test", 53, "time.test", 7010])
+    lines = r.out.splitlines()
+    assert lines[0].startswith("refused") and lines[1:] == ["echo ping"], str(r)
+
+
 def test_caps(net):
     """Connections at one time, and bytes of a whole run."""
     many = ["--allow-network", "ok.test:7000", "--allow-read", GUESTS, "--", guest_path("netclient"), "many", "ok.test", "7000", "10"]
