@@ -332,7 +332,7 @@ int plan_full_grants(struct plan *p, const struct plan_request *req, struct cord
                 return err_nomem(err, "plan");
         }
     }
-    if (plan_sockets(p, grants, n, true, err) < 0)
+    if (plan_sockets(p, grants, n, err) < 0)
         return -1;
     return plan_deny_masks(p, policy, grants, n, err);
 }

@@ -57,10 +57,8 @@ int plan_deny_masks(struct plan *p, const struct policy *policy, const struct pl
                     size_t n, struct cordon_err *err);
 int plan_full_mask(struct plan *p, const char *path, bool dir);
 
-/* plan_sockets.c: sockets of the host's programs below the grants are covered, or the grant is
- * refused. */
-int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, bool can_cover,
-                 struct cordon_err *err);
+/* plan_sockets.c: sockets of the host's programs below the grants are covered. */
+int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, struct cordon_err *err);
 
 /* plan_state.c: Cordon's own state inside a grant is covered; as a grant it is refused, also around
  * it where nothing can be covered. */

@@ -189,8 +189,6 @@ static int landlock_grants(struct plan *p, const struct plan_request *req, struc
         }
     if (landlock_denied(p, req, grants, n, err) < 0)
         return -1;
-    if (plan_sockets(p, grants, n, false, err) < 0)
-        return -1;
     for (size_t i = 0; i < n; i++) {
         if (!grants[i].src)
             continue;

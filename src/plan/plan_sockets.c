@@ -2,8 +2,8 @@
  *
  * Neither a read-only mount nor a network namespace keeps a guest from connecting to a socket that
  * has a name in a folder it sees, and what listens there was not written for strangers. The kernel
- * lists them all; those below a grant are covered, and where nothing can be covered the grant is
- * refused. One read per run with a grant, whatever lies in the folders. */
+ * lists them all; those below a grant are covered. One read per run with a grant, whatever lies in
+ * the folders. (Tier landlock needs none of it: its filter refuses connections to names.) */
 #include "plan/plan_internal.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static char *sockets_path(char *line)
 }
 
 static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t n,
-                         const char *path, bool can_cover, struct cordon_err *err)
+                         const char *path, struct cordon_err *err)
 {
     struct stat st;
     if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
@@ -73,12 +73,6 @@ static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t
         size_t len = grants[i].src ? strlen(grants[i].src) : 0;
         if (!len || strncmp(path, grants[i].src, len) != 0 || path[len] != '/')
             continue;
-        if (!can_cover) {
-            err_set(err, CORDON_ERR_HOST, "plan", 0,
-                    "%s holds a socket of the host (%s), which only tier full can cover",
-                    grants[i].src, path);
-            return err_hint(err, "grant a folder without it");
-        }
         const char *inside = arena_printf(&p->arena, "%s%s", grants[i].dst, path + len);
         if (!inside || plan_full_mask(p, inside, false) < 0)
             return err_nomem(err, "plan");
@@ -86,8 +80,7 @@ static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t
     return 0;
 }
 
-int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, bool can_cover,
-                 struct cordon_err *err)
+int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, struct cordon_err *err)
 {
     bool folders = false;
     for (size_t i = 0; i < n; i++)
@@ -100,7 +93,7 @@ int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, bool
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         const char *path = sockets_path(line);
-        if (path && sockets_cover(p, grants, n, path, can_cover, err) < 0)
+        if (path && sockets_cover(p, grants, n, path, err) < 0)
             return -1;
     }
     return 0;

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -78,7 +79,8 @@ def _cgroups():
 
 def _listing(path, exact=EXACT):
     try:
-        return {n for n in os.listdir(path) if exact or "cordon" in n}
+        # cordon-UID: the documented place for notes of callers without a home; it stays
+        return {n for n in os.listdir(path) if (exact or "cordon" in n) and not re.fullmatch(r"cordon-\d+", n)}
     except OSError:
         return set()
 

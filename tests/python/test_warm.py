@@ -226,7 +226,7 @@ def test_the_planted_things_can_be_found(sandbox):
     both = PLANT.replace("print(json.dumps(made))", "") + FIND
     found = json.loads(prepared(sandbox, ["python3", "-c", both], env={"SECRET": "s"}).stdout)
     assert {"/tmp/x", "/home/sandbox/x", "/dev/shm/x", "env"} | PLANTED - {"connected"} <= set(found)
-    assert any("counters" in f for f in found) and "time-wait" in found
+    assert any("counters" in f for f in found)
 
 
 def test_clocks_begin_anew(sandbox):
