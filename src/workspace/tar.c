@@ -67,12 +67,10 @@ static int tar_head(int fd, const char *name, char type, mode_t mode, uint64_t s
 /* A record of its own for a name that does not fit: "LEN path=NAME\n", LEN counting itself. */
 static int tar_long_name(int fd, const char *path)
 {
-    size_t body = strlen(" path=\n") + strlen(path), len = body + 1;
-    for (size_t digits = 1, power = 10;; digits++, power *= 10) {
-        len = body + digits;
-        if (len < power)
-            break;
-    }
+    size_t body = strlen(" path=\n") + strlen(path), digits = 1;
+    for (size_t power = 10; body + digits >= power; power *= 10)
+        digits++;
+    size_t len = body + digits;
     char head[48];
     int n = snprintf(head, sizeof(head), "%zu path=", len);
     return tar_head(fd, "pax", 'x', 0644, len, 0) < 0 || tar_write(fd, head, (size_t)n) < 0 ||

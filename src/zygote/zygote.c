@@ -346,11 +346,11 @@ static bool zygote_fork(const int *fds)
     if (setns(fds[0], CLONE_NEWPID) < 0)
         return false;
     PyOS_BeforeFork();
-    pid_t between = vfork();
+    pid_t between = vfork(); // NOLINT(clang-analyzer-security.insecureAPI.vfork): a fork copies us
     if (between == 0) {
-        pid_t pid = fork();
+        pid_t pid = fork(); // NOLINT(clang-analyzer-unix.Vfork): a bare system call, no handlers
         if (pid != 0)
-            _exit(pid < 0);
+            _exit(pid < 0 ? 1 : 0);
         zygote_child(fds);
         return true;
     }

@@ -31,8 +31,8 @@ static int guest_keep(struct native_child *c, int fd)
 /* The spawner's socket and every other descriptor but ours are gone from here on. */
 static void guest_keep_only_ours(struct native_child *c)
 {
-    int last = c->go_fd = guest_keep(c, c->go_fd);
-    last = c->done_fd = guest_keep(c, c->done_fd);
+    c->go_fd = guest_keep(c, c->go_fd);
+    int last = c->done_fd = guest_keep(c, c->done_fd);
     if (c->join_fd > 0)
         last = c->join_fd = guest_keep(c, c->join_fd);
     for (size_t i = 0; i < c->n_entries; i++)

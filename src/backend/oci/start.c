@@ -91,7 +91,7 @@ static int start_run_helper(const char *path, pid_t pid, unsigned root, unsigned
     snprintf(who, sizeof(who), "%d", (int)pid);
     snprintf(zero, sizeof(zero), "%u", root);
     snprintf(own, sizeof(own), "%u", guest);
-    snprintf(inner, sizeof(inner), "%d", PLAN_GUEST_UID);
+    snprintf(inner, sizeof(inner), "%u", PLAN_GUEST_UID);
     char *const argv[] = {(char *)path, who, "0", zero, "1", inner, own, "1", NULL};
     char *const env[] = {NULL};
     pid_t child = fork();
@@ -135,7 +135,7 @@ int oci_write_maps(const struct plan *p, const struct oci_start *o, pid_t pid, u
     char map[96];
     if (!p->own_host_ids)
         return p->oci->alone ? 0 : start_map_user(p, pid, err);
-    snprintf(map, sizeof(map), "0 %u 1\n%d %u 1\n", o->root_id, PLAN_GUEST_UID, id);
+    snprintf(map, sizeof(map), "0 %u 1\n%u %u 1\n", o->root_id, PLAN_GUEST_UID, id);
     if (start_write(pid, "uid_map", map) == 0 && start_write(pid, "gid_map", map) == 0)
         return 0;
     *ret_refused = errno == EPERM || errno == EACCES;
