@@ -359,7 +359,8 @@ static int workspace_do_gc(struct call *c, struct cordon_err *err)
 {
     struct host_cgroups groups;
     (void)err;
-    printf("%u removed\n", workspace_gc(c->root));
+    unsigned removed = workspace_gc(c->root) + apply_gc(c->root);
+    printf("%u removed\n", removed);
     host_cgroups_find(&groups);
     reach_note_gc();
     int n = cgroup_gc_everywhere(&groups);

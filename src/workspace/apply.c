@@ -224,6 +224,47 @@ int apply_changes(const struct workspace *ws, const struct tree_changes *changes
     return apply_pass(ws, changes, notes, options, false, report, err);
 }
 
+/* Only beside paths the workspace changes: nowhere else can an apply have been writing. */
+static unsigned apply_gc_changes(const struct workspace *ws, const struct tree_changes *changes)
+{
+    unsigned removed = 0;
+    for (size_t i = 0; i < changes->n; i++) {
+        struct stat st;
+        char parent[TREE_PATH_MAX + 1];
+        const char *path = changes->list[i].path, *slash = strrchr(path, '/');
+        size_t len = slash ? (size_t)(slash - path) : 0;
+        memcpy(parent, path, len);
+        parent[len] = '\0';
+        _cleanup_close_ int dir = tree_open_dir(ws->base_fd, parent);
+        if (dir >= 0 && fstatat(dir, APPLY_TEMP, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            st.st_uid == geteuid() && unlinkat(dir, APPLY_TEMP, 0) == 0)
+            removed++;
+    }
+    return removed;
+}
+
+unsigned apply_gc(const char *root)
+{
+    struct cordon_err ignored;
+    char **ids = NULL;
+    unsigned removed = 0;
+    if (workspace_list(root, &ids, &ignored) < 0)
+        return 0;
+    for (size_t i = 0; ids[i]; i++) {
+        struct workspace ws;
+        struct tree_changes changes;
+        if (workspace_open(root, ids[i], &ws, &ignored) < 0)
+            continue; /* in use: its apply lives */
+        if (ws.base_fd >= 0 && workspace_compare(&ws, false, &changes, &ignored) == 0) {
+            removed += apply_gc_changes(&ws, &changes);
+            tree_changes_done(&changes);
+        }
+        workspace_close(&ws);
+    }
+    workspace_list_free(ids);
+    return removed;
+}
+
 void apply_report_done(struct apply_report *report)
 {
     free(report->conflicts);

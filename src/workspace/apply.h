@@ -24,6 +24,9 @@ struct apply_report {
 int apply_changes(const struct workspace *ws, const struct tree_changes *changes,
                   struct base_notes *notes, const struct apply_options *options,
                   struct apply_report *report, struct cordon_err *err);
+/* Files under a name of ours that killed applies of kept workspaces left in the host's folders. */
+unsigned apply_gc(const char *root);
+
 void apply_report_done(struct apply_report *report);
 
 #endif

@@ -385,3 +385,20 @@ def test_protected_paths_in_a_writable_tree_are_flagged(project, path):
         assert r.code != 0 and (project / path).read_text() == "x\n"
     else:
         assert [c["path"] for c in r.result["changed_files"]] == [str(project / flagged[0])]
+
+
+def test_gc_removes_what_a_killed_apply_left(full, tmp_path):
+    """Only where a kept workspace would write: a file of that name elsewhere is somebody's own."""
+    tree = tmp_path / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "other").mkdir()
+    (tree / "sub" / "f").write_text("a\n")
+    made = cordon("workspace", "new", "--from", tree, cwd=tmp_path)
+    ws = made.stdout.split()[-1]
+    assert cordon("workspace", "run", ws, "--", "/bin/sh", "-c", "echo b > sub/f", cwd=tmp_path).returncode == 0
+    for folder in ("sub", "other"):
+        (tree / folder / ".cordon-apply~").write_text("half of a file")
+    assert cordon("workspace", "gc", cwd=tmp_path).returncode == 0
+    assert not (tree / "sub" / ".cordon-apply~").exists() and (tree / "other" / ".cordon-apply~").exists()
+    assert cordon("workspace", "apply", ws, cwd=tmp_path).returncode == 0
+    assert (tree / "sub" / "f").read_text() == "b\n"

@@ -117,6 +117,13 @@ const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slo
     return "";
 }
 
+/* Where groups of that kind can have been left: also those of a run that had no v2 group. */
+const char *cgroup_slot_left(const struct host_cgroups *where, enum cgroup_slot slot)
+{
+    return slot == SLOT_CPUACCT && where->kind == HOST_CGROUP_V1 ? where->cpuacct
+                                                                 : cgroup_slot_parent(where, slot);
+}
+
 int cgroup_rmdir(const char *path, uint64_t deadline_ns)
 {
     uint64_t pause_ns = 100000;
@@ -219,7 +226,7 @@ static bool remove_stale(const struct host_cgroups *where, const char *name, boo
     char path[HOST_PATH_MAX + NAME_MAX + 2];
     bool gone = true;
     for (int slot = SLOT_COUNT - 1; slot >= 0 && may_kill; slot--) {
-        const char *parent = cgroup_slot_parent(where, (enum cgroup_slot)slot);
+        const char *parent = cgroup_slot_left(where, (enum cgroup_slot)slot);
         if (!parent[0])
             continue;
         snprintf(path, sizeof(path), "%s/%s", parent, name);
@@ -229,7 +236,7 @@ static bool remove_stale(const struct host_cgroups *where, const char *name, boo
     }
     uint64_t deadline = may_kill ? cgroup_now_ns() + REMOVE_WAIT_NS : 0;
     for (int slot = SLOT_COUNT - 1; slot >= 0; slot--) {
-        const char *parent = cgroup_slot_parent(where, (enum cgroup_slot)slot);
+        const char *parent = cgroup_slot_left(where, (enum cgroup_slot)slot);
         if (!parent[0])
             continue;
         snprintf(path, sizeof(path), "%s/%s", parent, name);

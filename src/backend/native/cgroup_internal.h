@@ -71,6 +71,7 @@ bool cgroup_is_stale(const struct cgroup_owner *owner, const struct cgroup_owner
                      const char *name, bool *ret_may_kill);
 /* Path of the parent directory of a slot, or "" when this place does not offer it. */
 const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slot slot);
+const char *cgroup_slot_left(const struct host_cgroups *where, enum cgroup_slot slot);
 /* rmdir that bears the short EBUSY after the last process ended; 0 or -errno. */
 int cgroup_rmdir(const char *path, uint64_t deadline_ns);
 uint64_t cgroup_now_ns(void);

@@ -89,7 +89,7 @@ int cgroup_gc_everywhere(const struct host_cgroups *where)
     if (cgroup_owner_self(&s.self) < 0)
         return 0;
     for (int slot = SLOT_COUNT - 1; slot >= 0; slot--) {
-        const char *parent = cgroup_slot_parent(where, (enum cgroup_slot)slot);
+        const char *parent = cgroup_slot_left(where, (enum cgroup_slot)slot);
         bool known = false;
         if (!parent[0] || !sweep_top(parent, tops[slot], sizeof(tops[slot])))
             continue;
