@@ -336,7 +336,9 @@ def test_allocation_that_fails(world, shared, need, go_on):
             ends[assert_honest(outcome, 0)] += 1
         except AssertionError as e:
             raise AssertionError(f"{where}: {e}") from None
-        assert living <= base, f"{where}: {living - base} blocks more than after a good run are not given back"
+        # tier landlock samples while it runs: what one sample holds may be there or not when the run ends
+        spare = 0 if world.full else 3
+        assert living <= base + spare, f"{where}: {living - base} blocks more than after a good run are not given back"
     assert ends["refused"] > 0, ends
 
 
