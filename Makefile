@@ -50,10 +50,10 @@ test-full: ## the same with the slow cases, the Docker container and a browser
 	@$(MAKE) --no-print-directory with-tests
 	@CORDON_TEST_FULL=1 tools/run-tests --docker
 
-test-vm: ## the suites in an emulated machine: an older kernel, cgroup v2 with delegation
+test-vm: ## the engine's and the limits' suites in an emulated machine: an older kernel, delegated cgroup v2
 	@tools/deps build test vm
 	@$(MAKE) --no-print-directory with-tests
-	@tools/run-vm
+	@tools/run-vm $(VM_ARGS)
 
 asan: ## unit tests and a part of the end-to-end suite with address and undefined sanitizers
 	@tools/deps build test
