@@ -54,7 +54,8 @@ struct backend_outcome {
     bool time_hit, cpu_time_hit;    /* the backend itself ended the guest at that limit */
     bool memory_hit, processes_hit; /* the same where no group holds these */
     /* of a container: it has a user namespace of its own; limits that were held by looking */
-    bool reused; /* it served other commands before */
+    bool reused;           /* it served other commands before */
+    bool internal_blocked; /* packet rules refuse internal addresses */
     bool user_ns, memory_sampled, processes_sampled, cpu_sampled;
     bool host_refused; /* SETUP_FAILED because the host forbids this tier: another may work */
 };

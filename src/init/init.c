@@ -1,7 +1,9 @@
 /* cordon-init: pid 1 of a container, and of each command where one container serves a sequence of
  * them: then the first one only holds the container, and each command has one of its own, started
  * beside it. A static program of its own, mounted read-only from the host;
- * runs as the guest's user, without capabilities, inside the container's limits.
+ * runs as the guest's user, without capabilities, inside the container's limits. Where packet rules
+ * are to stand it begins as root with the right to make them, and gives both up before anything
+ * else.
  *
  * It takes its order from standard input, makes the guest's last bonds (resource limits, the exact
  * system-call filter), starts it, reaps, answers refused calls, forwards signals, and when the main
@@ -303,6 +305,7 @@ int main(void)
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
     order_take(&in);
+    guard_raise(&in);
     in.shared =
         mmap(NULL, sizeof(*in.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (in.shared == MAP_FAILED)

@@ -10,18 +10,20 @@
 #include <linux/filter.h>
 #include <stdint.h>
 
-#define INIT_MAGIC "cordon-init-1"
+#define INIT_MAGIC "cordon-init-2"
 #define INIT_SECRET 16
 #define INIT_ORDER_MAX (UINT32_C(512) << 20)
 #define INIT_DENIALS 64
 #define INIT_END_SIGNAL 64   /* from outside: end everything and report */
 #define INIT_CLEAR_SIGNAL 63 /* from outside, to one that holds: end everything else */
 #define INIT_STAGE_FOREIGN "foreign files"
+#define INIT_STAGE_GUARD "internal addresses"
 #define INIT_PATH "/.cordon-init" /* where it appears in a container */
 
 /* Followed by: rlimits, filter, quiet filter, then strings with their NULs (working directory,
  * command and its arguments, environment), then the files (name with NUL, length in 8 bytes,
- * bytes), then the checks (path with NUL, the inode number it must have in 8 bytes). */
+ * bytes), then the checks (path with NUL, the inode number it must have in 8 bytes); at the very
+ * end the blocked addresses and the exceptions from them. */
 struct init_order {
     char magic[16];
     uint8_t start_secret[INIT_SECRET];
@@ -33,6 +35,21 @@ struct init_order {
     uint64_t memory_bytes;           /* 0: no limit */
     uint32_t processes, cpu_percent; /* 0: no limit */
     uint64_t wall_ns;                /* 0: no limit */
+    uint32_t n_blocked, n_passed;    /* packet rules; pid 1 is root then, until they stand */
+    uint32_t uid, gid;               /* who a pid 1 that is root becomes */
+};
+
+/* Nothing leaves for an address that is this net under this mask. IPv4 in the first four bytes. */
+struct init_blocked {
+    uint32_t is_v4;
+    uint8_t net[16], mask[16];
+};
+
+/* But for this address and port; those of the container's resolvers are known to pid 1. */
+struct init_passed {
+    uint32_t is_v4;
+    uint8_t addr[16];
+    uint16_t port, reserved;
 };
 
 struct init_rlimit {
@@ -66,6 +83,7 @@ struct init_report {
     uint32_t scratch_full;
     uint32_t user_ns; /* the container has a user namespace of its own */
     uint32_t held;    /* enum init_held */
+    uint32_t guarded; /* blocked addresses are blocked */
     uint64_t wall_ns, cpu_user_ns, cpu_sys_ns;
     uint64_t peak_memory_bytes, processes_peak, processes_refused, oom_kills, throttled_ns;
     uint64_t memory_refused;

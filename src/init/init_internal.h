@@ -47,6 +47,9 @@ _Noreturn void init_fail(struct init *in, const char *stage, int error);
 void order_take(struct init *in);
 void order_files(struct init *in);
 
+/* guard.c: of a pid 1 that is root: packet rules, and then the end of being root. */
+void guard_raise(struct init *in);
+
 /* guest.c: the guest's process from the clone to its execve. */
 _Noreturn void guest_run(struct init *in);
 

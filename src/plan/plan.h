@@ -136,7 +136,8 @@ struct plan_container {
     const char *dns, *http_proxy;
     char **vars; /* variables of the caller's that say where the engine is */
     enum network_mode network;
-    bool reuse; /* one container for a sequence of trusted commands of one handle */
+    bool block_internal; /* on a bridge: packet rules in the container */
+    bool reuse;          /* one container for a sequence of trusted commands of one handle */
 };
 
 /* A prefix the guest may send to, besides the addresses that stand for names. */

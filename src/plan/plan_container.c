@@ -74,8 +74,9 @@ static int container_check(const struct policy *policy, struct cordon_err *err)
     return 0;
 }
 
-/* A bridge is the engine's: it reaches whatever the engine's host reaches. What the caller wanted
- * refused there, nobody would refuse. */
+/* A bridge is the engine's and reaches whatever the engine's host reaches; pid 1 of the container
+ * refuses internal addresses by packet rules. gVisor has a network of its own, with no such rules.
+ */
 static int container_network(struct plan *p, const struct policy *policy, struct cordon_err *err)
 {
     p->container.network = (enum network_mode)policy_num(policy, FIELD_NETWORK);
@@ -88,10 +89,12 @@ static int container_network(struct plan *p, const struct policy *policy, struct
     if (policy_value(policy, FIELD_DENY_NETWORK)->n_items > 0)
         return container_refuse(policy, FIELD_DENY_NETWORK, CONTAINER_NO_BROKER,
                                 "use the native backend", err);
-    const struct policy_value *internal = policy_value(policy, FIELD_BLOCK_INTERNAL);
-    if (internal->set && internal->num && internal->origin.source != FROM_BUILTIN)
-        return container_refuse(policy, FIELD_BLOCK_INTERNAL, CONTAINER_NO_BROKER,
-                                "use the native backend", err);
+    p->container.block_internal = policy_bool(policy, FIELD_BLOCK_INTERNAL);
+    if (p->container.block_internal && policy_has(policy, FIELD_RUNTIME) &&
+        policy_num(policy, FIELD_RUNTIME) == PLAN_RUNTIME_RUNSC)
+        return container_refuse(policy, FIELD_BLOCK_INTERNAL,
+                                "gVisor's network has no packet rules to refuse internal addresses",
+                                "say --block-internal=false, or use --runtime runc", err);
     return 0;
 }
 

@@ -346,9 +346,10 @@ static void text_container(const struct plan *p, struct buf *out)
     text_line(out, "capabilities", "none");
     text_line(out, "no_new_privs", "on");
     text_line(out, "network",
-              p->container.network == NETWORK_BRIDGE
-                  ? "the engine's bridge: internal addresses are not blocked"
-                  : "none");
+              p->container.network != NETWORK_BRIDGE ? "none"
+              : p->container.block_internal
+                  ? "the engine's bridge; internal addresses are refused by packet rules inside"
+                  : "the engine's bridge: internal addresses are not blocked");
     text_line(out, "limits", "memory with swap, pids and CPU by the engine's control groups");
     text_line(out, "cwd", p->cwd);
 }

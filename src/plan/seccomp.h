@@ -33,6 +33,8 @@ struct seccomp_options {
     /* A request for more private memory than this cannot succeed: answered ENOMEM, through the
      * listener so that the end can be judged by it. 0: not looked at. */
     uint64_t map_limit;
+    bool pid1_netlink; /* profile around a container: its pid 1 makes packet rules; the guest's own
+                        * program is not touched by it */
     bool allow_listener_setup; /* reserved for nested sandboxes; normally false */
 };
 

@@ -75,6 +75,8 @@ void seccomp_oci_write(struct jsonw *j, const char *key, const struct seccomp_op
     oci_allow_if(j, "clone", OCI_NS_FLAGS, 0, "SCMP_CMP_MASKED_EQ");
     for (size_t i = 0; i < ARRAY_SIZE(families); i++)
         oci_allow_if(j, "socket", families[i], 0, "SCMP_CMP_EQ");
+    if (options->pid1_netlink)
+        oci_allow_if(j, "socket", 16, 0, "SCMP_CMP_EQ"); /* netlink */
     jsonw_close(j, ']');
     jsonw_close(j, '}');
 }

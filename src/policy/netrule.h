@@ -71,4 +71,13 @@ bool netrule_parse_addr(const char *text, uint8_t ret_addr[static 16]);
  * the mapped, NAT64, 6to4 and Teredo forms of those. */
 bool netrule_addr_is_internal(const uint8_t addr[static 16]);
 
+/* The same as a list for packet rules: an address of that family is internal when, under one of the
+ * masks, it is that net. IPv4 in the first four bytes. */
+struct netrule_internal {
+    bool is_v4;
+    uint8_t net[16], mask[16];
+};
+#define NETRULE_INTERNAL_MAX 128
+size_t netrule_internal_list(struct netrule_internal ret_list[static NETRULE_INTERNAL_MAX]);
+
 #endif

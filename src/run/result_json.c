@@ -131,8 +131,9 @@ static void json_container(struct jsonw *j, const struct result *r)
     if (p->container.runtime)
         jsonw_str(j, "runtime", p->container.runtime);
     jsonw_str(j, "network",
-              p->container.network == NETWORK_BRIDGE ? "bridge, internal addresses not blocked"
-                                                     : "none");
+              p->container.network != NETWORK_BRIDGE ? "none"
+              : o->internal_blocked                  ? "bridge, internal addresses blocked"
+                                                     : "bridge, internal addresses not blocked");
     if (o->reused)
         jsonw_str(j, "reuse",
                   "one container for many commands: weaker, they see each other's traces");

@@ -19,7 +19,7 @@ REFUSED = {
     "output": ["--output", "*.txt=/var/tmp"],
     "allow_network": ["--allow-network", "example.com"],
     "deny_patterns": ["--network", "bridge", "--deny-network", "example.com"],
-    "block_internal": ["--network", "bridge", "--block-internal=true"],
+    "block_internal": ["--network", "bridge", "--runtime", "runsc"],
     "log_network": ["--log-network"],
     "publish": ["--publish", "8080:80"],
     "network": ["--network", "host", "--unsafe-host-network"],

@@ -1,8 +1,6 @@
 """What a guest in a container meets: seed 003's table and verify list, limits, ends, streams, files, network."""
 
 import os
-import socket
-import threading
 
 import pytest
 
@@ -186,39 +184,6 @@ def test_seccomp_profile(sh, folder):
     result = sh("mkdir /tmp/d", "--seccomp", str(folder / "p.json"))
     assert result.code != 0 and "not permitted" in result.err
     assert sh("mkdir /tmp/d").code == 0
-
-
-def _serve(address):
-    server = socket.create_server((address, 0))
-
-    def answer():
-        while True:
-            try:
-                peer, _ = server.accept()
-            except OSError:
-                return
-            peer.sendall(b"hello\n")
-            peer.close()
-    threading.Thread(target=answer, daemon=True).start()
-    return server
-
-
-def test_network(sh, engine, need):
-    gateway = engine.ask("GET", "/networks/bridge")[1]["IPAM"]["Config"]
-    need(gateway, "the engine has no bridge: tests/with-engine starts one that has")
-    address = gateway[0].get("Gateway") or gateway[0]["Subnet"].rsplit(".", 1)[0] + ".1"
-    with _serve("0.0.0.0") as server:
-        port = server.getsockname()[1]
-        dial = f"exec 3<>/dev/tcp/{address}/{port} && head -1 <&3"
-        result = sh(dial, "--network", "bridge")
-        assert result.out == "hello\n" and "not blocked" in result.layers["network"], result
-        result = sh(dial)
-        assert result.code != 0 and result.out == "" and result.layers["network"] == "none"
-    assert sh("python3 -c 'import socket as s; a=s.create_server((\"127.0.0.1\",0)); "
-              "s.create_connection(a.getsockname()); print(1)'").out == "1\n"
-    assert sh("cat /etc/resolv.conf", "--network", "bridge", "--dns", "192.0.2.53").out.split()[-1] == "192.0.2.53"
-    assert sh("echo $http_proxy $HTTPS_PROXY", "--network", "bridge", "--http-proxy", "http://192.0.2.1:3128").out == (
-        "http://192.0.2.1:3128 http://192.0.2.1:3128\n")
 
 
 def test_source_text(run, folder):

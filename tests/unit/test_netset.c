@@ -3,10 +3,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "base/util.h"
+#include "policy/netrule.h"
 #include "policy/netset.h"
 
 static struct netset make(const struct policy_setting *settings, size_t n)
@@ -177,6 +179,37 @@ static void test_dialled_address(void **state)
     netset_done(&set);
 }
 
+/* By the masks that packet rules are made of. */
+static bool is_masked(const char *text)
+{
+    static struct netrule_internal list[NETRULE_INTERNAL_MAX];
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    uint8_t addr[16];
+    size_t n = netrule_internal_list(list);
+    assert_true(netrule_parse_addr(text, addr));
+    bool is_v4 = memcmp(addr, mapped, 12) == 0;
+    const uint8_t *at = is_v4 ? addr + 12 : addr;
+    for (size_t i = 0; i < n; i++) {
+        bool same = list[i].is_v4 == is_v4;
+        for (size_t k = 0; k < (is_v4 ? 4u : 16u); k++)
+            same &= (at[k] & list[i].mask[k]) == list[i].net[k];
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+static void test_internal_masks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(internal); i++)
+        if (!is_masked(internal[i]))
+            fail_msg("%s is not in the list", internal[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(outside); i++)
+        if (is_masked(outside[i]))
+            fail_msg("%s is in the list", outside[i]);
+}
+
 static void test_internal_by_rule(void **state)
 {
     (void)state;
@@ -256,6 +289,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_empty_means_nothing),
         cmocka_unit_test(test_dialled_address),
+        cmocka_unit_test(test_internal_masks),
         cmocka_unit_test(test_internal_by_rule),
         cmocka_unit_test(test_everything),
         cmocka_unit_test(test_host_loopback),

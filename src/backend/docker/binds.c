@@ -130,15 +130,20 @@ static void binds_accounts(struct binds *b, struct request *r)
         b->accounts = arena_strdup(&r->arena, dir);
 }
 
+void binds_ids(struct binds *b, const struct request *request)
+{
+    bool callers = request->n_binds > 0 && geteuid() != 0;
+    *b = (struct binds){.uid = callers ? geteuid() : PLAN_GUEST_UID,
+                        .gid = callers ? getegid() : PLAN_GUEST_GID};
+}
+
 int binds_prepare(struct binds *b, struct request *request, struct cordon_err *err)
 {
-    *b = (struct binds){.uid = PLAN_GUEST_UID, .gid = PLAN_GUEST_GID};
+    binds_ids(b, request);
     if (request->n_binds == 0)
         return 0;
     if (geteuid() == 0)
         return binds_map(b, request, err);
-    b->uid = geteuid();
-    b->gid = getegid();
     if (b->uid != PLAN_GUEST_UID || b->gid != PLAN_GUEST_GID)
         binds_accounts(b, request);
     return 0;

@@ -14,6 +14,8 @@ struct binds {
     size_t n_mounted;
 };
 
+/* The ids alone. */
+void binds_ids(struct binds *b, const struct request *request);
 /* May replace sources in the request. */
 int binds_prepare(struct binds *b, struct request *request, struct cordon_err *err);
 /* The container has them, or never will. */

@@ -143,6 +143,10 @@ static void create_security(struct jsonw *j, const struct request *r)
     _cleanup_buf_ struct buf text = BUF_INIT(2 << 20);
     jsonw_bool(j, "ReadonlyRootfs", true);
     create_one(j, "CapDrop", "ALL");
+    /* what pid 1 needs to make packet rules and to be root no longer: gone before the guest */
+    static const char *const guard[] = {"NET_ADMIN", "SETGID", "SETPCAP", "SETUID"};
+    if (r->block_internal)
+        create_list(j, "CapAdd", guard, ARRAY_SIZE(guard));
     jsonw_open(j, "SecurityOpt", '[');
     jsonw_str(j, NULL, "no-new-privileges");
     buf_printf(&text, "seccomp=%s", r->seccomp.data);
@@ -204,7 +208,8 @@ int create_body(const struct request *r, const char *init_path, const struct bin
 {
     struct jsonw j = {.out = out};
     char user[32];
-    snprintf(user, sizeof(user), "%u:%u", (unsigned)b->uid, (unsigned)b->gid);
+    snprintf(user, sizeof(user), "%u:%u", r->block_internal ? 0 : (unsigned)b->uid,
+             r->block_internal ? 0 : (unsigned)b->gid);
     jsonw_open(&j, NULL, '{');
     jsonw_str(&j, "Image", r->image);
     jsonw_str(&j, "Hostname", "cordon");

@@ -91,6 +91,7 @@ static int request_fill(struct request *r, struct cordon_err *err)
     r->http_proxy = jsonr_cstr(jsonr_get(r->root, "http_proxy"));
     r->apparmor = jsonr_cstr(jsonr_get(r->root, "apparmor"));
     r->reuse = request_bool(r->root, "reuse");
+    r->block_internal = request_bool(r->root, "block_internal");
     const struct jsonr_node *seccomp = jsonr_get(r->root, "seccomp");
     bool ok = r->name && r->network && seccomp &&
               jsonr_uint64(jsonr_get(limits, "memory_bytes"), &r->memory_bytes) &&

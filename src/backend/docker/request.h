@@ -20,7 +20,7 @@ struct request {
     const struct jsonr_node *root;
     const char *inside; /* name of the container to run in, NULL: one of its own */
     const char *name, *image, *runtime, *network, *dns, *http_proxy, *apparmor;
-    bool reuse;
+    bool reuse, block_internal;
     struct request_bind *binds;
     size_t n_binds;
     const char **masks; /* without leading slashes */

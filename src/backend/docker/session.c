@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -120,43 +119,6 @@ static int session_connect(struct session *s, struct cordon_err *err)
     return 0;
 }
 
-/* The supervisor's order with the two secrets of this run in it. */
-static int session_order(struct session *s, struct cordon_err *err)
-{
-    struct stdio *io = &s->stdio;
-    char chunk[65536];
-    ssize_t n;
-    io->order.max = INIT_ORDER_MAX;
-    while ((n = read(HELPER_ORDER_FD, chunk, sizeof(chunk))) > 0)
-        if (buf_add(&io->order, chunk, (size_t)n) < 0)
-            return err_nomem(err, "docker");
-    struct init_order *head = (void *)io->order.data;
-    if (n < 0 || io->order.len < sizeof(*head))
-        return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "order");
-    if (getrandom(io->start_secret, INIT_SECRET, 0) != INIT_SECRET ||
-        getrandom(io->end_secret, INIT_SECRET, 0) != INIT_SECRET)
-        return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "getrandom");
-    memcpy(head->start_secret, io->start_secret, INIT_SECRET);
-    memcpy(head->end_secret, io->end_secret, INIT_SECRET);
-    return 0;
-}
-
-/* For one that holds: nothing to run. */
-static int session_hold_order(struct session *s, struct cordon_err *err)
-{
-    struct init_order head = {.magic = INIT_MAGIC, .total = sizeof(head) + 2};
-    struct stdio *io = &s->stdio;
-    io->order.max = sizeof(head) + 2;
-    if (getrandom(io->start_secret, INIT_SECRET, 0) != INIT_SECRET ||
-        getrandom(io->end_secret, INIT_SECRET, 0) != INIT_SECRET)
-        return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "getrandom");
-    memcpy(head.start_secret, io->start_secret, INIT_SECRET);
-    memcpy(head.end_secret, io->end_secret, INIT_SECRET);
-    if (buf_add(&io->order, &head, sizeof(head)) < 0 || buf_add(&io->order, "/", 2) < 0)
-        return err_nomem(err, "docker");
-    return 0;
-}
-
 /* A command in a container that is kept. -1: it could not be begun there. */
 static int session_inside(struct session *s, struct cordon_err *err)
 {
@@ -167,6 +129,12 @@ static int session_inside(struct session *s, struct cordon_err *err)
     jsonw_bool(&j, "AttachStdin", true);
     jsonw_bool(&j, "AttachStdout", true);
     jsonw_bool(&j, "AttachStderr", true);
+    if (s->request.block_internal) {
+        struct binds ids;
+        binds_ids(&ids, &s->request);
+        order_user(s, &ids);
+        jsonw_str(&j, "User", "0:0"); /* for as long as it takes to empty the bounding set */
+    }
     jsonw_open(&j, "Cmd", '[');
     jsonw_str(&j, NULL, INIT_PATH);
     jsonw_close(&j, ']');
@@ -359,6 +327,7 @@ static void session_held(const struct init_report *r, struct backend_outcome *o)
     o->processes_sampled = !(r->held & INIT_HELD_PIDS);
     o->cpu_sampled = !(r->held & INIT_HELD_CPU);
     o->user_ns = r->user_ns != 0;
+    o->internal_blocked = r->guarded != 0;
     snprintf(o->cgroup, sizeof(o->cgroup), "%s%s%s%s", r->held ? "docker" : "none",
              o->memory_sampled ? "" : " memory", o->processes_sampled ? "" : " pids",
              o->cpu_sampled ? "" : " cpu");
@@ -373,6 +342,8 @@ static void session_outcome(struct session *s, struct helper_message *m)
     o->cwd_fd = -1;
     session_held(&s->stdio.begin, o);
     o->reused = s->inside;
+    if (s->inside) /* made from an equal request, or it would not be shared */
+        o->internal_blocked = s->request.block_internal;
     o->end = BACKEND_KILLED;
     if (!s->stdio.ended) {
         if (!s->killed && session_was_oom(s))
@@ -402,6 +373,11 @@ static void session_outcome(struct session *s, struct helper_message *m)
             err_set(&m->err, CORDON_ERR_HOST, "docker", 0,
                     "the Docker engine has other files under the names that were granted");
             err_hint(&m->err, "grants need an engine on this host, in the same mount namespace");
+        } else if (strncmp(r->stage, INIT_STAGE_GUARD, sizeof(r->stage)) == 0) {
+            err_set(&m->err, CORDON_ERR_HOST, "docker", r->error,
+                    "network bridge: internal addresses cannot be blocked there");
+            err_hint(&m->err, "the engine's kernel needs nf_tables; --block-internal=false does "
+                              "without");
         } else {
             err_set(&m->err, CORDON_ERR_INTERNAL, "start", r->error, "%.31s", r->stage);
         }
@@ -426,7 +402,7 @@ static int session_all(struct session *s, struct cordon_err *err)
     char init_path[4096];
     if (request_read(HELPER_REQUEST_FD, &s->request, err) < 0)
         return -1;
-    if ((s->holds ? session_hold_order(s, err) : session_order(s, err)) < 0 ||
+    if ((s->holds ? order_hold(s, err) : order_take(s, err)) < 0 ||
         session_init_path(init_path, sizeof(init_path), err) < 0 ||
         engine_open(&s->engine, err) < 0)
         return -1;
@@ -437,8 +413,11 @@ static int session_all(struct session *s, struct cordon_err *err)
         return -1;
     http_close(&s->attach);
     s->attach = HTTP_INIT;
-    if (binds_prepare(&s->binds, &s->request, err) < 0 || session_create(s, init_path, err) < 0 ||
-        session_connect(s, err) < 0 || session_start(s, err) < 0)
+    if (binds_prepare(&s->binds, &s->request, err) < 0 || order_guard(s, err) < 0)
+        return -1;
+    order_user(s, &s->binds);
+    if (session_create(s, init_path, err) < 0 || session_connect(s, err) < 0 ||
+        session_start(s, err) < 0)
         return -1;
     binds_release(&s->binds);
     return session_loop(s, err);

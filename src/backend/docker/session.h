@@ -27,6 +27,13 @@ struct session {
     int exit_code; /* of pid 1, -1: not known */
 };
 
+/* order.c: reads the supervisor's order; makes that of a container that holds; says who a pid 1
+ * that begins as root becomes; adds the packet rules where they are asked for. */
+int order_take(struct session *s, struct cordon_err *err);
+int order_hold(struct session *s, struct cordon_err *err);
+void order_user(struct session *s, const struct binds *binds);
+int order_guard(struct session *s, struct cordon_err *err);
+
 /* The whole of it; the outcome goes to the supervisor. Returns the exit status of the process. */
 int session_run(void);
 /* A container that waits for commands of others, until the supervisor is gone. */

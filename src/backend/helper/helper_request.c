@@ -88,10 +88,13 @@ static void request_write(const struct plan *p, const char *name, const char *in
     jsonw_str(&j, "dns", p->container.dns);
     jsonw_str(&j, "http_proxy", p->container.http_proxy);
     jsonw_bool(&j, "reuse", p->container.reuse);
+    jsonw_bool(&j, "block_internal", p->container.block_internal);
     jsonw_str(&j, "apparmor", p->apparmor);
     request_ops(&j, p);
     request_limits(&j, p);
-    seccomp_oci_write(&j, "seccomp", &p->filter_options);
+    struct seccomp_options around = p->filter_options;
+    around.pid1_netlink = p->container.block_internal;
+    seccomp_oci_write(&j, "seccomp", &around);
     jsonw_close(&j, '}');
 }
 
