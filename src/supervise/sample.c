@@ -21,10 +21,12 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "supervise/sample_shared.h"
 #include "supervise/sample_walk.h"
 
 #define DETAIL_PERCENT 70
 #define DETAIL_BUDGET_NS UINT64_C(20000000)
+#define SHARED_PERCENT 25
 #define STOP_PASSES 8
 #define TABLES_FROM (UINT64_C(2) << 30)
 #define NS_PER_TICK UINT64_C(10000000) /* USER_HZ is 100 on x86-64 */
@@ -38,6 +40,7 @@ struct sample_watch {
     struct walk walk;
     struct walk_set now, before;
     struct ledger user, sys;
+    struct shared_watch shared;
 };
 
 static uint64_t now_ns(void)
@@ -59,6 +62,7 @@ int sample_open(pid_t root, struct sample_watch **ret_watch, struct cordon_err *
         free(watch);
         return -1;
     }
+    shared_start(&watch->shared);
     *ret_watch = watch;
     return 0;
 }
@@ -132,31 +136,35 @@ static bool is_in_parents_memory(const struct sample_watch *watch,
     return parent->stat.state == 'D' && parent->stat.rss_pages == process->stat.rss_pages;
 }
 
-static int read_pss(const struct sample_watch *watch, pid_t pid, uint64_t *ret_bytes)
+static int read_pss(const struct sample_watch *watch, pid_t pid, uint64_t *ret_bytes,
+                    uint64_t *ret_shared)
 {
     char path[40], text[2048];
     snprintf(path, sizeof(path), "%d/smaps_rollup", (int)pid);
     if (walk_read(watch->walk.proc_fd, path, text, sizeof(text)) <= 0)
         return -1;
+    *ret_shared = sample_parse_pss_shared(text);
     return sample_parse_pss(text, ret_bytes);
 }
 
 /* Shared pages once. Where one look would take too long, the rest is taken to share as much as what
  * was read; a process that does not let us look counts with its resident set. */
-static uint64_t detailed_memory(const struct sample_watch *watch, uint64_t page)
+static uint64_t detailed_memory(const struct sample_watch *watch, uint64_t page,
+                                uint64_t *ret_shared)
 {
     uint64_t end = now_ns() + DETAIL_BUDGET_NS;
     uint64_t seen_pss = 0, seen_rss = 0, rest_rss = 0;
     for (size_t i = 0; i < watch->now.n; i++) {
         const struct walk_process *process = &watch->now.list[i];
-        uint64_t rss = process->stat.rss_pages * page, pss = rss;
+        uint64_t rss = process->stat.rss_pages * page, pss = rss, shared = 0;
         if (process->pid == watch->walk.root || !rss || is_in_parents_memory(watch, process))
             continue;
         if (now_ns() > end) {
             rest_rss += rss;
             continue;
         }
-        read_pss(watch, process->memory_pid, &pss);
+        read_pss(watch, process->memory_pid, &pss, &shared);
+        *ret_shared += shared;
         seen_pss += pss;
         seen_rss += rss;
     }
@@ -180,7 +188,7 @@ static uint64_t table_memory(const struct sample_watch *watch, const struct walk
     return bytes;
 }
 
-static void account_memory(const struct sample_watch *watch, uint64_t limit, struct sample *sample)
+static void account_memory(struct sample_watch *watch, uint64_t limit, struct sample *sample)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), tables = 0;
     for (size_t i = 0; i < watch->now.n; i++) {
@@ -192,10 +200,17 @@ static void account_memory(const struct sample_watch *watch, uint64_t limit, str
         if (limit)
             tables += table_memory(watch, process);
     }
-    if (limit && sample->memory_bytes > limit / 100 * DETAIL_PERCENT) {
-        sample->memory_bytes = detailed_memory(watch, page);
+    uint64_t growth = limit ? shared_growth(&watch->shared) : 0, held = 0, shown = 0;
+    if (growth > limit / 100 * SHARED_PERCENT) {
+        held = shared_held(&watch->shared, &watch->walk, &watch->now, growth,
+                           now_ns() + DETAIL_BUDGET_NS);
+        sample->growing_bytes = held > 0 ? growth : 0;
+    }
+    if (limit && (held > 0 || sample->memory_bytes > limit / 100 * DETAIL_PERCENT)) {
+        sample->memory_bytes = detailed_memory(watch, page, &shown);
         sample->is_pss = true;
     }
+    sample->memory_bytes += held - MIN(held, shown);
     sample->memory_bytes += tables;
 }
 

@@ -20,7 +20,8 @@ struct sample {
     unsigned tasks;                   /* processes and threads, the root not counted */
     bool is_pss; /* memory counts shared pages once; else it is the sum of resident sets: an upper
                     bound */
-    bool truncated; /* more processes than one look bears: all numbers are lower bounds */
+    bool truncated;         /* more processes than one look bears: all numbers are lower bounds */
+    uint64_t growing_bytes; /* what it could be at most, in memory that no process shows */
     uint64_t cost_ns;
 };
 
@@ -60,6 +61,11 @@ struct sample_stat {
 int sample_parse_stat(const char *text, struct sample_stat *ret_stat);
 /* Pure: VmPTE of status text, in bytes. */
 int sample_parse_tables(const char *text, uint64_t *ret_bytes);
+/* Pure: of one line of maps (without its newline) that shows a shared anonymous mapping: the object
+ * and how far into it the mapping reaches. -1 for any other line. */
+int sample_parse_shared(const char *line, uint64_t *ret_inode, uint64_t *ret_end);
+/* Pure: Pss_Shmem of smaps_rollup text, in bytes; 0 where the kernel does not tell. */
+uint64_t sample_parse_pss_shared(const char *text);
 /* Pure: Pss + SwapPss of smaps_rollup text, in bytes. */
 int sample_parse_pss(const char *text, uint64_t *ret_bytes);
 

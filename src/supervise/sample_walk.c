@@ -99,6 +99,19 @@ int sample_parse_pss(const char *text, uint64_t *ret_bytes)
     return 0;
 }
 
+uint64_t sample_parse_pss_shared(const char *text)
+{
+    static const char key[] = "\nPss_Shmem:";
+    uint64_t kib;
+    const char *p = strstr(text, key);
+    if (!p)
+        return 0;
+    p += sizeof(key) - 1;
+    while (*p == ' ')
+        p++;
+    return take_number(&p, &kib) ? kib * 1024 : 0;
+}
+
 int sample_parse_tables(const char *text, uint64_t *ret_bytes)
 {
     static const char key[] = "\nVmPTE:";

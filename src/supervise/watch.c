@@ -125,7 +125,10 @@ static void watch_memory(struct supervised *s, const struct sample *now, uint64_
     s->last_memory_ns = now_ns;
     if (limit && now->memory_bytes > limit)
         supervise_end(s, CAUSE_MEMORY);
-    s->next_look_ns = now_ns + (limit ? sample_interval_ns(now->memory_bytes, limit, growth,
+    /* Shared memory that grows is looked at as if all of it were the guest's: an object has to be
+     * seen before most of it is cut off. */
+    uint64_t near = MAX(now->memory_bytes, now->growing_bytes);
+    s->next_look_ns = now_ns + (limit ? sample_interval_ns(near, limit, growth,
                                                            SAMPLE_MEMORY_FASTEST, now->cost_ns)
                                       : WATCH_SLOW_NS);
 }

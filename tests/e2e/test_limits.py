@@ -112,6 +112,17 @@ def test_memory_that_only_a_cgroup_counts(world, kind):
         assert r.result["peak_memory_bytes"] <= 2 * 64 * MIB
 
 
+@pytest.mark.parametrize("kind", ["hidden", "held", "trimmed"])
+def test_shared_memory_that_no_process_shows(world, kind):
+    """Pages of shared mappings in nobody's page tables: charged to the group, or found by what the host gained."""
+    opts = ["--memory-limit", "64M", "--time-limit", "20s"]
+    r = guest("memory", kind, "400", "1000", opts=opts)
+    assert (r.verdict, r.code) == ("memory_limit", 125), str(r)
+    if world.has_memory_cgroup or QUIET:
+        assert r.result["peak_memory_bytes"] <= (64 if world.has_memory_cgroup else 128) * MIB, r.result
+    assert guest("memory", kind, "16", opts=opts).verdict == "ok"
+
+
 @pytest.mark.parametrize("kind", ["tmpfs", "shm"])
 def test_memory_in_files_stays_below_the_limit(full, kind):
     r = guest("memory", kind, "512", opts=["--memory-limit", "64M", "--time-limit", "20s"])

@@ -1,8 +1,8 @@
 /* D11, D12: takes memory by one of many roads, a MiB at a time, and says how far it came.
  *
  * usage: memory KIND MIB [hold]
- *   heap brk mmap shared stack memfd tmpfs shm sysv child pagetables pipes unixq thp
- * A failed step prints its errno and exits 3, as a program that checks malloc would. */
+ *   heap brk mmap shared hidden held trimmed stack memfd tmpfs shm sysv child pagetables pipes
+ * unixq thp A failed step prints its errno and exits 3, as a program that checks malloc would. */
 #include "guest.h"
 
 #include <sys/ipc.h>
@@ -33,6 +33,51 @@ static void touch(char *p, long mib)
 {
     for (long i = 0; i < mib; i++, taken++)
         memset(p + i * MIB, (int)(i & 0x7f) + 1, MIB);
+}
+
+/* Pages of shared memory that no page table holds: each was given back as soon as it was written,
+ * and still belongs to the mapping. */
+static void fill_hidden(long mib)
+{
+    char *p = map(mib, MAP_SHARED);
+    for (long i = 0; i < mib; i++) {
+        touch(p + i * MIB, 1);
+        madvise(p + i * MIB, MIB, MADV_DONTNEED);
+    }
+}
+
+/* The same by a child that has the mapping and never looked at it; who wrote it is gone. */
+static void fill_held(long mib)
+{
+    char *p = map(mib, MAP_SHARED);
+    int done[2];
+    if (pipe(done) < 0)
+        fail("pipe");
+    pid_t holder = fork();
+    if (holder == 0) {
+        char c;
+        close(done[1]);
+        if (read(done[0], &c, 1) == 0)
+            sleep_ms(2000);
+        _exit(0);
+    }
+    for (long i = 0; i < mib; i++) {
+        touch(p + i * MIB, 1);
+        munmap(p + i * MIB, MIB);
+    }
+    close(done[1]);
+    sleep_ms(500);
+}
+
+/* And by mappings of which only the first page is left. */
+static void fill_trimmed(long mib)
+{
+    const long step = 8;
+    for (long i = 0; i < mib; i += step) {
+        char *p = map(step, MAP_SHARED);
+        touch(p, step);
+        munmap(p + 4096, (size_t)(step * MIB - 4096));
+    }
 }
 
 __attribute__((noinline)) static long deep(long left)
@@ -152,6 +197,12 @@ static void take(const char *kind, long mib)
         }
     } else if (!strcmp(kind, "shared")) {
         touch(map(mib, MAP_SHARED), mib);
+    } else if (!strcmp(kind, "hidden")) {
+        fill_hidden(mib);
+    } else if (!strcmp(kind, "held")) {
+        fill_held(mib);
+    } else if (!strcmp(kind, "trimmed")) {
+        fill_trimmed(mib);
     } else if (!strcmp(kind, "stack")) {
         deep(mib * 16);
     } else if (!strcmp(kind, "memfd")) {

@@ -61,6 +61,33 @@ static void stat_lines(void **state)
     assert_int_equal(sample_parse_stat("1 (x) S a b c", &st), -1);
 }
 
+static void shared_line(void **state)
+{
+    (void)state;
+    uint64_t inode = 0, end = 0;
+    assert_int_equal(
+        sample_parse_shared("7f0000000000-7f0000400000 rw-s 00200000 00:01 4099           "
+                            "            /dev/zero (deleted)",
+                            &inode, &end),
+        0);
+    assert_int_equal(inode, 4099);
+    assert_int_equal(end, 0x600000);
+    static const char *const others[] = {
+        "",
+        "7f0000000000-7f0000400000 rw-p 00000000 00:00 0",
+        "7f0000000000-7f0000400000 rw-p 00000000 00:01 4099 /dev/zero (deleted)",
+        "7f0000000000-7f0000400000 rw-s 00000000 00:1c 12 /tmp/file",
+        "7f0000400000-7f0000000000 rw-s 00000000 00:01 4099 /dev/zero (deleted)",
+        "7f0000000000-7f0000400000 rw-s /dev/zero (deleted)",
+        "rw-s /dev/zero (deleted)",
+        " /dev/zero (deleted)",
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        assert_int_equal(sample_parse_shared(others[i], &inode, &end), -1);
+    assert_int_equal(sample_parse_pss_shared("a\nPss:  10 kB\nPss_Shmem:   4 kB\n"), 4096);
+    assert_int_equal(sample_parse_pss_shared("a\nPss:  10 kB\n"), 0);
+}
+
 static void pss_text(void **state)
 {
     (void)state;
@@ -665,6 +692,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stat_lines),
+        cmocka_unit_test(shared_line),
         cmocka_unit_test(pss_text),
         cmocka_unit_test(interval),
         cmocka_unit_test(duty_cycle),
