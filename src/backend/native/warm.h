@@ -5,13 +5,14 @@
  *                    └─ pid 1 of another
  *
  * A spawner serves one plan key (plan_key.c). Its user namespace, the pool's, lies between the
- * host's and those of its guests; each guest gets user, mount, pid, network, ipc, uts and time
- * namespaces of its own, from the spawner's copy of the mounts, and owns none but its user, cgroup
- * and time namespace: what stands around it belongs to the pool.
+ * host's and those of its guests; each guest gets user, mount, pid, ipc, uts and time namespaces
+ * of its own, from the spawner's copy of the mounts, and a network namespace of its own or one that
+ * earlier guests left as it was (warm_netns.c). It owns none but its user, cgroup and time
+ * namespace: what stands around it belongs to the pool.
  *
  * A prepared guest is used once. Its order (command, environment, files, limits) reaches it on its
- * lifeline; nothing of any run reaches the spawner. Everything here but warm_spawner.c and
- * warm_guest.c runs in the supervisor. */
+ * lifeline; nothing of any run reaches the spawner. Everything here but warm_spawner.c,
+ * warm_netns.c and warm_guest.c runs in the supervisor. */
 #ifndef NATIVE_WARM_H
 #define NATIVE_WARM_H
 

@@ -18,7 +18,7 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define GUEST_FDS_FROM 200 /* where ours are while the low numbers are cleared */
+#define GUEST_FDS_FROM 16 /* above the numbers that ours get */
 
 static int guest_keep(struct native_child *c, int fd)
 {
@@ -28,19 +28,27 @@ static int guest_keep(struct native_child *c, int fd)
     return kept;
 }
 
-/* The spawner's socket and every other descriptor but ours are gone from here on. */
+/* The spawner's socket and every other descriptor but ours are gone from here on. Ours get the
+ * lowest numbers, by way of numbers that nobody has. */
 static void guest_keep_only_ours(struct native_child *c)
 {
-    c->go_fd = guest_keep(c, c->go_fd);
-    int last = c->done_fd = guest_keep(c, c->done_fd);
+    int *ours[3 + CGROUP_ENTRIES_MAX] = {&c->go_fd, &c->done_fd};
+    size_t n = 2;
     if (c->join_fd > 0)
-        last = c->join_fd = guest_keep(c, c->join_fd);
+        ours[n++] = &c->join_fd;
     for (size_t i = 0; i < c->n_entries; i++)
-        last = c->entries[i] = guest_keep(c, c->entries[i]);
+        ours[n++] = &c->entries[i];
+    for (size_t i = 0; i < n; i++)
+        *ours[i] = guest_keep(c, *ours[i]);
     for (int i = 0; i < 3; i++)
         if (dup2(c->stdio[i], i) < 0)
             native_child_fail(c, "descriptors", errno, "dup2");
-    if (sys_close_range(3, GUEST_FDS_FROM - 1) < 0 || sys_close_range((unsigned)last + 1, ~0U) < 0)
+    for (size_t i = 0; i < n; i++) {
+        if (dup3(*ours[i], 3 + (int)i, O_CLOEXEC) < 0)
+            native_child_fail(c, "descriptors", errno, "dup3");
+        *ours[i] = 3 + (int)i;
+    }
+    if (sys_close_range(3 + (unsigned)n, ~0U) < 0)
         native_child_fail(c, "descriptors", errno, "close_range");
 }
 
@@ -62,6 +70,14 @@ static void guest_become_user(struct native_child *c, unsigned id)
         native_child_fail(c, "ids", errno, "setresuid");
     prctl(PR_SET_DUMPABLE, 1); /* /proc/self must be ours to write for a while */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* The store of the spawner had none. */
+static void guest_network_namespace(struct native_child *c)
+{
+    int r = unshare(CLONE_NEWNET) < 0 ? -errno : native_netns_loopback_up();
+    if (r < 0)
+        native_child_fail(c, "network namespace", -r, "unshare");
 }
 
 /* Last of the namespaces: everything that was mounted and made before belongs to the pool, and no
@@ -212,7 +228,7 @@ static _Noreturn void guest_wait_alone(struct native_child *c, struct native_gue
     native_init_run(c, g->pid, g);
 }
 
-_Noreturn void warm_guest_main(struct native_child *c, unsigned id)
+_Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_network)
 {
     static struct native_guest guest;
     const struct plan *p = c->plan;
@@ -222,10 +238,9 @@ _Noreturn void warm_guest_main(struct native_child *c, unsigned id)
     guest_become_user(c, id);
     if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
         native_child_fail(c, "hostname", errno, "sethostname");
-    struct native_netns net;
-    native_netns_begin(c, &net);
+    if (!has_network)
+        guest_network_namespace(c);
     native_root_complete(c);
-    native_netns_enter(c, &net);
     guest_user_namespace(c, id);
 
     guest_write(c, "proc", "/proc/sys/user/max_user_namespaces", "0");

@@ -92,6 +92,12 @@ ssize_t warm_recv(int sock, struct iovec *parts, size_t n_parts, int *ret_fds, s
 /* warm_spawner.c, never returns. c is the template of every guest's. */
 _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd,
                                  union warm_page *pages);
+/* warm_netns.c, in the spawner. A kept network namespace for the guest in this slot, or -1: it
+ * makes its own, and the store gets one for the next. */
+void warm_netns_init(void);
+int warm_netns_take(unsigned slot);
+void warm_netns_refill(void);
+void warm_netns_return(unsigned slot); /* every process of the guest is gone */
 /* warm_zygote.c, in the spawner: starts the interpreter, gives the socket for its commands */
 int warm_zygote_start(struct native_child *c, int folder_fd);
 /* in a guest's pid 1: lets the forked interpreter through the walls, gives its number */
@@ -100,6 +106,6 @@ pid_t warm_zygote_admit(struct native_child *c, const struct native_guest *g, in
 void warm_zygote_order(struct native_child *c, const struct warm_order *order, const void *body,
                        int memfd);
 /* warm_guest.c, never returns */
-_Noreturn void warm_guest_main(struct native_child *c, unsigned id);
+_Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_network);
 
 #endif

@@ -65,6 +65,7 @@ static void spawner_reap(struct spawner *s)
                 continue;
             struct native_status *st = &s->pages[slot].status;
             s->pids[slot] = 0;
+            warm_netns_return(slot);
             st->reaped_user_ns =
                 (uint64_t)ru.ru_utime.tv_sec * 1000000000u + (uint64_t)ru.ru_utime.tv_usec * 1000u;
             st->reaped_sys_ns =
@@ -77,7 +78,8 @@ static void spawner_reap(struct spawner *s)
 }
 
 /* In the new process: its own page stays, those of the others go. */
-static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *m, const int *fds)
+static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *m, const int *fds,
+                                    int net_fd)
 {
     struct native_child *c = s->template;
     char *pages = (char *)s->pages;
@@ -85,6 +87,8 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
     c->status = &s->pages[m->slot].status;
     if (munmap(pages, from) < 0 || munmap(pages + from + size, WARM_SLOTS * size - from - size) < 0)
         native_child_fail(c, "start", errno, "status pages");
+    if (net_fd >= 0 && setns(net_fd, CLONE_NEWNET) < 0)
+        native_child_fail(c, "network namespace", errno, "setns");
     c->go_fd = fds[0];
     c->done_fd = fds[1];
     for (int i = 0; i < 3; i++)
@@ -94,13 +98,13 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
     c->n_entries = MIN(m->n_entries, (uint32_t)CGROUP_ENTRIES_MAX);
     for (size_t i = 0; i < c->n_entries; i++)
         c->entries[i] = fds[at + i];
-    warm_guest_main(c, m->id);
+    warm_guest_main(c, m->id, net_fd >= 0);
 }
 
 static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const int *fds)
 {
     struct warm_spawned reply = {.slot = m->slot};
-    int pidfd = -1;
+    int pidfd = -1, net_fd = warm_netns_take(m->slot);
     struct clone_args args = {
         .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                  (m->has_group ? CLONE_INTO_CGROUP : 0),
@@ -110,14 +114,18 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
     };
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
-        spawner_child(s, m, fds);
+        spawner_child(s, m, fds, net_fd);
     reply.error = pid < 0 ? errno : 0;
     if (pid > 0)
         s->pids[m->slot] = pid;
+    else
+        warm_netns_return(m->slot);
     struct iovec part = {&reply, sizeof(reply)};
     if (warm_send(s->sock, &part, 1, &pidfd, pid > 0 ? 1 : 0, 0) < 0)
         _exit(0);
     util_close(&pidfd);
+    if (net_fd < 0)
+        warm_netns_refill();
 }
 
 static void spawner_request(struct spawner *s)
@@ -173,6 +181,7 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd
     s.zygote_fd = folder_fd >= 0 ? warm_zygote_start(c, folder_fd) : -1;
     util_close(&folder_fd);
     s.sig_fd = native_child_signals(c, false);
+    warm_netns_init();
     atomic_store(&c->status->ready, 1);
     struct pollfd fds[2] = {{.fd = s.sig_fd, .events = POLLIN}, {.fd = sock, .events = POLLIN}};
     for (;;) {
