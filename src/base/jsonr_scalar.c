@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/utf8.h"
 
 #define DIGITS_MAX 800 /* 767 decide how a double is rounded, of the rest only: is it zero? */
 #define WHAT_SIZE 48
@@ -45,40 +46,6 @@ static struct jsonr_pos here_or_last(struct jsonr_reader *r)
     struct jsonr_pos pos = jsonr_here(r);
     pos.column -= r->cur == r->end;
     return pos;
-}
-
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. Refuses overlong forms,
- * surrogates and everything above U+10FFFF. */
-static size_t utf8_decode(const char *s, const char *end, uint32_t *ret_code)
-{
-    unsigned char lead = (unsigned char)*s;
-    size_t len = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (len == 0 || lead > 0xf4 || (size_t)(end - s) < len)
-        return 0;
-    uint32_t code = len == 1 ? lead : lead & (0xffu >> (len + 1));
-    for (size_t i = 1; i < len; i++) {
-        if (((unsigned char)s[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | ((unsigned char)s[i] & 0x3f);
-    }
-    if ((len == 3 && code < 0x800) || (len == 4 && code < 0x10000) || code > 0x10ffff ||
-        (code >= 0xd800 && code <= 0xdfff))
-        return 0;
-    *ret_code = code;
-    return len;
-}
-
-static char *utf8_encode(char *out, uint32_t code)
-{
-    if (code < 0x80) {
-        *out = (char)code;
-        return out + 1;
-    }
-    size_t len = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = len - 1; i > 0; i--, code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)((0xf00 >> len & 0xff) | code);
-    return out + len;
 }
 
 /* What stands at the cursor. Goes to a terminal: only printable ASCII is shown as it is. */
@@ -192,7 +159,7 @@ static int read_unicode(struct jsonr_reader *r, char **out)
         return jsonr_fail(r, jsonr_here(r), "\\u%04x is half of a surrogate pair", (unsigned)code);
     if (is_high(code))
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-    *out = utf8_encode(*out, (uint32_t)code);
+    *out += utf8_encode(*out, (uint32_t)code);
     r->cur = s;
     return 0;
 }

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 static void jsonw_key(struct jsonw *j, const char *key);
 
 static void jsonw_escaped(struct buf *out, const char *data, size_t len)
@@ -157,33 +159,9 @@ void jsonw_null(struct jsonw *j, const char *key)
 
 bool jsonw_is_utf8(const char *data, size_t len)
 {
-    const unsigned char *p = (const unsigned char *)data;
-    for (size_t i = 0; i < len;) {
-        unsigned char c = p[i];
-        size_t n;
-        uint32_t min, v;
-        if (c < 0x80) {
-            i++;
-            continue;
-        } else if (c >= 0xc2 && c <= 0xdf) {
-            n = 1, min = 0x80, v = c & 0x1f;
-        } else if (c >= 0xe0 && c <= 0xef) {
-            n = 2, min = 0x800, v = c & 0x0f;
-        } else if (c >= 0xf0 && c <= 0xf4) {
-            n = 3, min = 0x10000, v = c & 0x07;
-        } else {
+    uint32_t code;
+    for (size_t i = 0, n; i < len; i += n)
+        if ((n = utf8_decode(data + i, data + len, &code)) == 0)
             return false;
-        }
-        if (len - i <= n)
-            return false;
-        for (size_t k = 1; k <= n; k++) {
-            if ((p[i + k] & 0xc0) != 0x80)
-                return false;
-            v = v << 6 | (p[i + k] & 0x3f);
-        }
-        if (v < min || v > 0x10ffff || (v >= 0xd800 && v <= 0xdfff))
-            return false;
-        i += n + 1;
-    }
     return true;
 }

@@ -7,6 +7,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "base/utf8.h"
+
 bool broker_record_flush(struct broker *b)
 {
     while (b->out.len > 0) {
@@ -24,7 +26,7 @@ bool broker_record_flush(struct broker *b)
     return loop_set(&b->loop, &b->control, wants) == 0;
 }
 
-/* Text that came from the guest or from rules ends up on terminals: printable ASCII only. */
+/* Text that came from the guest ends up on terminals: printable ASCII only. */
 static void record_clean(char *text, size_t size)
 {
     text[size - 1] = '\0';
@@ -33,11 +35,28 @@ static void record_clean(char *text, size_t size)
             *c = '?';
 }
 
+/* A rule is shown as it was written, in any script. */
+static void record_clean_rule(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *c = text, *end = text + strlen(text); c < end;) {
+        uint32_t code;
+        size_t n = utf8_decode(c, end, &code);
+        if (n == 0 && end == text + size - 1 && end - c < 4) {
+            *c = '\0'; /* cut in the middle of a letter */
+            return;
+        }
+        if (n == 0 || !utf8_is_harmless(code))
+            memset(c, '?', n ? n : 1);
+        c += n ? n : 1;
+    }
+}
+
 void broker_record(struct broker *b, struct netwire_record *r)
 {
     record_clean(r->name, sizeof(r->name));
     record_clean(r->address, sizeof(r->address));
-    record_clean(r->rule, sizeof(r->rule));
+    record_clean_rule(r->rule, sizeof(r->rule));
     r->lost = b->lost;
     if (b->out.len + sizeof(*r) > BROKER_OUT_MAX || buf_add(&b->out, r, sizeof(*r)) < 0) {
         b->out.failed = false;

@@ -72,7 +72,7 @@ int proxyconnect_parse_url(const char *url, struct proxyconnect *ret_proxy, stru
         break;
     }
     /* The message does not repeat the value: it may hold a password. */
-    if (!nethost_parse_port(text, len, &proxy.host, &proxy.port))
+    if (!nethost_parse_written(text, len, &proxy.host, &proxy.port))
         return err_set(err, CORDON_ERR_CONFIG, "network", 0,
                        "http_proxy: not a proxy's URL; write http://HOST:PORT");
     if (proxy.port == 0)

@@ -1,8 +1,9 @@
 /* A host as the URL standard reads it, in one canonical form: a name, or the bytes of an address.
  *
- * Pure. Used for what people ask (`explain --host`), for HTTP's Host and TLS's server name, and for
- * a proxy's URL. Accepts less than the standard, never more: other scripts only as xn--, no
- * underscore, no percent-encoding, no zone ids. */
+ * Pure. Accepts less than the standard, never more: no underscore, no percent-encoding, no zone
+ * ids. What people write (`explain --host`, a proxy's URL) may be in any script; what programs send
+ * (HTTP's Host, TLS's server name) has other scripts as xn-- only, for nobody knows what a server
+ * makes of the rest. */
 #ifndef POLICY_NETHOST_H
 #define POLICY_NETHOST_H
 
@@ -25,11 +26,11 @@ bool nethost_parse(const char *text, size_t len, struct nethost *ret_host);
 /* HOST or HOST:PORT; *ret_port 0 where none is written. */
 bool nethost_parse_port(const char *text, size_t len, struct nethost *ret_host, uint16_t *ret_port);
 
-bool nethost_equal(const struct nethost *a, const struct nethost *b);
+/* The same as a person writes it: names of other scripts are converted (idna.h). */
+bool nethost_parse_written(const char *text, size_t len, struct nethost *ret_host,
+                           uint16_t *ret_port);
 
-/* A label that begins with xn--: decodes, and to what a resolver would have encoded so. len is that
- * of the whole label, which is lower case. */
-bool nethost_is_ace_label(const char *label, size_t len);
+bool nethost_equal(const struct nethost *a, const struct nethost *b);
 
 /* "192.0.2.1", "2001:db8::1"; mapped addresses as IPv4. Returns buf. */
 const char *nethost_addr_text(const uint8_t addr[static 16],

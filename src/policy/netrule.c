@@ -1,13 +1,14 @@
 /* Parser and matcher of network rules. Pure; runs in whoever reads a policy and in the broker. */
 #include "policy/netrule.h"
 
-#include <arpa/inet.h>
-
 #include "base/util.h"
-#include "policy/nethost.h"
+#include "policy/idna.h"
 
 static const uint8_t mapped_prefix[12] = {[10] = 0xff, [11] = 0xff};
 static const uint8_t nat64_prefix[12] = {0x00, 0x64, 0xff, 0x9b};
+
+#define NOT_A_NAME                                                                                 \
+    "is not a host name; letters and digits of any script, '-', '.' and '*' labels only"
 
 static int refuse(char *why, const char *reason)
 {
@@ -18,28 +19,6 @@ static int refuse(char *why, const char *reason)
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
-}
-
-static bool prefix_equal(const uint8_t *a, const uint8_t *b, unsigned bits)
-{
-    if (memcmp(a, b, bits / 8) != 0)
-        return false;
-    return bits % 8 == 0 || ((a[bits / 8] ^ b[bits / 8]) & (uint8_t)(0xff00 >> (bits % 8))) == 0;
-}
-
-bool netrule_parse_addr(const char *text, uint8_t ret_addr[static 16])
-{
-    uint8_t v4[4], v6[16];
-    if (inet_pton(AF_INET, text, v4) == 1) {
-        memcpy(ret_addr, mapped_prefix, 12);
-        memcpy(ret_addr + 12, v4, 4);
-        return true;
-    }
-    if (inet_pton(AF_INET6, text, v6) == 1) {
-        memcpy(ret_addr, v6, 16);
-        return true;
-    }
-    return false;
 }
 
 /* ---- names ------------------------------------------------------------------------------------
@@ -61,7 +40,7 @@ static bool label_is_ldh(const char *label, size_t len)
         if (!(label[i] >= 'a' && label[i] <= 'z') && !is_digit(label[i]) && label[i] != '-')
             return false;
     }
-    return len < 4 || memcmp(label, "xn--", 4) != 0 || nethost_is_ace_label(label, len);
+    return true;
 }
 
 /* Lower case into ret without the final dot; false when it does not fit. */
@@ -94,6 +73,8 @@ bool netrule_canonical_name(const char *name, size_t len,
         }
         label += n + 1;
     }
+    if (strstr(folded, "xn--") && !idna_is_name(folded))
+        return false;
     memcpy(ret_name, folded, strlen(folded) + 1);
     return true;
 }
@@ -141,8 +122,7 @@ static int parse_pattern(const char *host, struct netrule *rule, char *why)
         if (!star && memchr(label, '*', len))
             return refuse(why, "has a '*' inside a label; it stands for whole labels");
         if (!star && !label_is_ldh(label, len))
-            return refuse(why, "is not a host name; letters, digits, '-', '.' and '*' labels only "
-                               "(write other scripts as xn--...)");
+            return refuse(why, NOT_A_NAME);
         if (!label[len]) {
             /* 300.* or *.1: no name has a number at its end, and no address is written so */
             if ((!star && label_is_number(label, len)) || (has_number && !has_word))
@@ -152,6 +132,8 @@ static int parse_pattern(const char *host, struct netrule *rule, char *why)
         }
         label += len + 1;
     }
+    if (strstr(host, "xn--") && !idna_is_name(host))
+        return refuse(why, "has a label in another script that no name can have");
     rule->kind = has_star ? NETRULE_PATTERN : NETRULE_NAME;
     memcpy(rule->host, host, strlen(host) + 1);
     return 0;
@@ -203,8 +185,13 @@ static int parse_port(const char *text, struct netrule *rule, char *why)
 
 static int parse_host(char *host, struct netrule *rule, char *why)
 {
-    char folded[NETRULE_NAME_MAX + 1];
+    char folded[NETRULE_NAME_MAX + 1], ascii[NETRULE_NAME_MAX + 2];
     uint8_t addr[16];
+    if (idna_is_other(host, strlen(host))) {
+        if (!idna_to_ascii(host, strlen(host), ascii, sizeof(ascii)))
+            return refuse(why, NOT_A_NAME);
+        host = ascii;
+    }
     if (strchr(host, '/') || netrule_parse_addr(host, addr))
         return parse_range(host, rule, why);
     if (!name_fold(host, strlen(host), folded))
@@ -280,17 +267,15 @@ static int parse_url(char *text, char *separator, struct netrule *rule, char *wh
 int netrule_parse(const char *text, struct netrule *ret_rule, char why[static NETRULE_WHY_MAX])
 {
     struct netrule rule = {0};
-    char copy[NETRULE_NAME_MAX + 32];
+    char copy[IDNA_WRITTEN_MAX + 32];
     size_t len = strlen(text);
     if (len == 0)
         return refuse(why, "is empty; write HOST, HOST:PORT or a pattern");
     if (len >= sizeof(copy))
         return refuse(why, "is too long for a host name");
     for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] >= 0x7f ||
-            strchr("@?#%\\", text[i]))
-            return refuse(why, "is not a host name; letters, digits, '-', '.' and '*' labels only "
-                               "(write other scripts as xn--...)");
+        if ((unsigned char)text[i] <= ' ' || text[i] == 0x7f || strchr("@?#%\\", text[i]))
+            return refuse(why, NOT_A_NAME);
     }
     memcpy(copy, text, len + 1);
 
@@ -404,9 +389,9 @@ bool netrule_matches_addr(const struct netrule *rule, const uint8_t addr[static 
     bool rule_v4 = rule->prefix_len >= 96 && memcmp(rule->addr, mapped_prefix, 12) == 0;
     bool addr_v4 = memcmp(plain, mapped_prefix, 12) == 0;
     if (rule_v4 != addr_v4)
-        return prefix_equal(addr, rule->addr, rule->prefix_len) && !rule_v4 &&
+        return netrule_prefix_equal(addr, rule->addr, rule->prefix_len) && !rule_v4 &&
                memcmp(addr, mapped_prefix, 12) != 0;
-    return prefix_equal(plain, rule->addr, rule->prefix_len);
+    return netrule_prefix_equal(plain, rule->addr, rule->prefix_len);
 }
 
 bool netrule_port_matches(const struct netrule *rule, uint16_t port, const uint16_t *default_ports,

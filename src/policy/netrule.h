@@ -34,7 +34,8 @@ struct netrule {
     bool is_literal;    /* ADDRESS: one address, not a range */
 };
 
-/* 0; or -1 and the end of a sentence that starts with the text in quotes. */
+/* Names of other scripts are converted (idna.h). 0; or -1 and the end of a sentence that starts
+ * with the text in quotes. */
 int netrule_parse(const char *text, struct netrule *ret_rule, char why[static NETRULE_WHY_MAX]);
 
 /* True for one name or one address. */
@@ -47,8 +48,10 @@ bool netrule_is_over_broad(const struct netrule *rule);
 /* A rule that may name an internal address: a literal, a range, or a pattern below .local. */
 bool netrule_names_internal(const struct netrule *rule);
 
-/* Lower case, no final dot, letters, digits and hyphens only; false for anything else, also for
- * names whose last label is a number (another spelling of an address). */
+/* Lower case, no final dot, letters, digits and hyphens only, with xn-- labels that are valid;
+ * false for anything else, also for names whose last label is a number (another spelling of an
+ * address).
+ */
 bool netrule_canonical_name(const char *name, size_t len,
                             char ret_name[static NETRULE_NAME_MAX + 1]);
 
@@ -66,6 +69,8 @@ bool netrule_port_matches(const struct netrule *rule, uint16_t port, const uint1
 
 /* Text to the 16-byte form; strict dotted quad or IPv6, nothing else. */
 bool netrule_parse_addr(const char *text, uint8_t ret_addr[static 16]);
+
+bool netrule_prefix_equal(const uint8_t *a, const uint8_t *b, unsigned bits);
 
 /* Loopback, private, link-local, CGNAT, multicast, ULA, unspecified, reserved, cloud metadata, and
  * the mapped, NAT64, 6to4 and Teredo forms of those. */

@@ -5,6 +5,7 @@
 #include "policy/toml_internal.h"
 
 #include "base/err.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,52 +27,6 @@ static bool is_continuation(char c)
     return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* Length of the well-formed UTF-8 sequence at s, 0 if there is none. Refuses overlong forms,
- * surrogates and everything above U+10FFFF. */
-static size_t utf8_decode(const char *s, const char *end, uint32_t *ret_code)
-{
-    unsigned char lead = (unsigned char)*s;
-    size_t len = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-    if (len == 0 || lead > 0xf4 || (size_t)(end - s) < len)
-        return 0;
-
-    uint32_t code = len == 1 ? lead : lead & (0xffu >> (len + 1));
-    for (size_t i = 1; i < len; i++) {
-        if (!is_continuation(s[i]))
-            return 0;
-        code = code << 6 | ((unsigned char)s[i] & 0x3f);
-    }
-    if ((len == 3 && code < 0x800) || (len == 4 && code < 0x10000) || code > 0x10ffff ||
-        (code >= 0xd800 && code <= 0xdfff))
-        return 0;
-    *ret_code = code;
-    return len;
-}
-
-static size_t utf8_encode(char *out, uint32_t code)
-{
-    if (code < 0x80) {
-        out[0] = (char)code;
-        return 1;
-    }
-    size_t len = code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = len - 1; i > 0; i--) {
-        out[i] = (char)(0x80 | (code & 0x3f));
-        code >>= 6;
-    }
-    out[0] = (char)((0xf00 >> len & 0xff) | code);
-    return len;
-}
-
-/* A message goes to a terminal: C0 and C1 controls, line separators and what reorders text must
- * not reach it. */
-static bool is_harmless(uint32_t code)
-{
-    return code >= 0x20 && (code < 0x7f || code >= 0xa0) && !(code >= 0x200b && code <= 0x200f) &&
-           !(code >= 0x2028 && code <= 0x202e) && !(code >= 0x2060 && code <= 0x206f) &&
-           code != 0xfeff;
-}
-
 const char *toml_quote(char buf[static TOML_QUOTE_SIZE], const char *data, size_t len)
 {
     const char *end = data + len;
@@ -86,7 +41,7 @@ const char *toml_quote(char buf[static TOML_QUOTE_SIZE], const char *data, size_
             n += 3;
             break;
         }
-        if (is_harmless(code)) {
+        if (utf8_is_harmless(code)) {
             memcpy(buf + n, data, step);
             n += step;
         } else {
@@ -106,7 +61,7 @@ const char *toml_describe(const struct toml_parser *p, char buf[static TOML_QUOT
         snprintf(buf, TOML_QUOTE_SIZE, "end of the file");
     else if (toml_at_newline(p))
         snprintf(buf, TOML_QUOTE_SIZE, "end of the line");
-    else if (utf8_decode(p->cur, p->end, &code) == 1 && is_harmless(code))
+    else if (utf8_decode(p->cur, p->end, &code) == 1 && utf8_is_harmless(code))
         snprintf(buf, TOML_QUOTE_SIZE, "'%c'", (char)code);
     else if (code == '\r')
         snprintf(buf, TOML_QUOTE_SIZE, "carriage return without line feed");

@@ -236,7 +236,7 @@ static int read_target(const char *text, struct nethost *ret_host, uint16_t *ret
     struct netrule rule;
     char why[NETRULE_WHY_MAX];
     *ret_proto = NETRULE_TCP;
-    if (nethost_parse_port(text, strlen(text), ret_host, ret_port))
+    if (nethost_parse_written(text, strlen(text), ret_host, ret_port))
         return 0;
     if (netrule_parse(text, &rule, why) < 0) {
         err_set(err, CORDON_ERR_USAGE, "usage", 0, "--host: '%.200s' %s", text, why);

@@ -382,12 +382,28 @@ def test_from_the_library(net):
     assert done.stdout.splitlines() == ["hello from web as ok.test ok.test", "6 ['evil.com']", "['200', '200', '200', '200']"], done
 
 
-def test_other_scripts(net):
-    """Names of other scripts are written as xn--; programs that know IDNA may use either spelling."""
-    r = curl(net, "http://xn--bcher-kva.test/", opts=["--allow-network", "xn--bcher-kva.test"])
-    assert r.verdict == "ok", str(r)
-    r = net.run("--allow-network", "b\u00fccher.test", "--", "/bin/true", as_json=False)
-    assert r.code in (64, 78) and "xn--" in r.log_text, str(r)
+@pytest.mark.parametrize("rule", ["xn--bcher-kva.test", "b\u00fccher.test", "BU\u0308CHER\u3002\uff54est.", "https://b\u00fccher.test/*"])
+def test_other_scripts(net, rule):
+    """A name of another script has one form, whoever writes it how; programs that know IDNA may use any spelling."""
+    port = 443 if rule.startswith("https") else 80
+    scheme = "https" if port == 443 else "http"
+    for name in ("xn--bcher-kva.test", "XN--Bcher-KVA.test.", "b\u00fccher.test"):
+        r = curl(net, f"{scheme}://{name}/", opts=["--allow-network", rule])
+        assert r.verdict == "ok" and "hello from web" in r.out, str(r)
+        assert attempts(r, name="xn--bcher-kva.test", port=port), str(r)
+    r = curl(net, "http://bucher.test/", opts=["--allow-network", rule])
+    assert r.verdict == "nonzero_exit" and r.denied("bucher.test"), str(r)
+    r = curl(net, f"{scheme}://xn--bcher-kva.test/", opts=["--allow-network", "*.test", "--deny-network", rule])
+    assert r.verdict == "nonzero_exit" and r.denied("xn--bcher-kva.test"), str(r)
+
+
+def test_other_scripts_in_a_file(net, shared):
+    (shared / "cordon.toml").write_text('[sandbox.network]\nallow_domains = ["b\u00fccher.test"]\n', encoding="utf-8")
+    r = curl(net, "http://xn--bcher-kva.test/", opts=["--config", str(shared / "cordon.toml")])
+    assert r.verdict == "ok" and attempts(r, name="xn--bcher-kva.test")[0]["rule"].endswith("b\u00fccher.test"), str(r)
+    for host, said in (("b\u00fccher.test:80", "allowed"), ("XN--BCHER-KVA.test:80", "allowed"), ("bucher.test:80", "refused")):
+        assert cordon("explain", "--config", str(shared / "cordon.toml"), "--host", host).stdout.startswith(said), host
+    assert cordon("explain", "--network", "bridge", "--host", "\uff11\uff12\uff17\u30020.0.1").stdout.startswith("refused by block_internal")
 
 
 # ---- local -------------------------------------------------------------------------------------------------

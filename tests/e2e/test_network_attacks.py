@@ -109,6 +109,36 @@ def test_odd_names_are_refused(net):
     assert r.all("answer") == ["code 0, 1 records"] * 2, "the allow twins"
 
 
+LOOKALIKES = [
+    r"b\xc3\xbccher.test", r"B\xc3\x9cCHER.test", r"bu\xcc\x88cher.test", "xn--bucher-kva.test", "xn--bcher-kva-.test", "xn--bcher-kvb.test", "xn--bucher-mkf.test",
+    "xn--BUCHER.test", "bcher-kva.test", r"xn--bcher-kva\x2etest", r"xn--bcher\xad-kva.test", "xn--xn--bcher-kva-.test", "xn--ok-.test", "xn--ok.test",
+    r"\xd0\xbek.test", "xn--k-jtb.test", r"\xef\xbd\x8fk.test", "xn--k-o533k.test", r"ok\xe3\x80\x82test", "xn--oktest-ov3g",
+]
+
+
+def test_lookalikes_are_other_names(net):
+    """N4: a guest that spells a name otherwise than its one form asks for another name, or for none."""
+    rules = ["--allow-network", "b\u00fccher.test", "--allow-network", "ok.test"]
+    r = ask(net, [(name, 1) for name in LOOKALIKES], opts=rules)
+    assert dict(zip(LOOKALIKES, r.all("answer"))) == {name: "code 3, 0 records" for name in LOOKALIKES}, str(r)
+    r = ask(net, [("xn--bcher-kva.test", 1), ("XN--BCHER-KVA.TEST.", 1), ("Xn--BcHeR-kVa.test", 28)], opts=rules)
+    assert r.all("answer") == ["code 0, 1 records"] * 3, "the allow twins"
+    assert not net.hits("dns"), "it was asked outside"
+
+
+@pytest.mark.parametrize("name, good", [("xn--bcher-kva.test", True), ("XN--BCHER-KVA.test", True), ("b\u00fccher.test", False), ("xn--bcher-kva-.test", False), ("ok.test", False)])
+def test_names_inside_the_connection(net, name, good):
+    """N9: HTTP's Host is compared in the one form too; bytes beyond ASCII are no name there."""
+    code = """import socket, sys
+s = socket.create_connection(("xn--bcher-kva.test", 80), 5); s.settimeout(5)
+s.sendall(b"GET / HTTP/1.1\\r\\nHost: " + sys.argv[1].encode() + b"\\r\\nConnection: close\\r\\n\\r\\n")
+print(s.recv(1000))
+"""
+    r = net.python(code, "--allow-network", "b\u00fccher.test", args=[name])
+    assert ("200 OK" in r.out) == good and bool(net.hits("http")) == good, str(r)
+    assert good or mismatch(r), str(r)
+
+
 @pytest.mark.parametrize("name", ["ok.test", "OK.TEST", "ok.test.", "oK.tEsT"])
 def test_spellings_of_an_allowed_name(net, name):
     r = client(net, "ask", name, "1")
@@ -126,7 +156,8 @@ print(len({socket.getaddrinfo(n, 80, socket.AF_INET)[0][4] for n in ("ok.test", 
     assert r.out == "2\n", str(r)
 
 
-@pytest.mark.parametrize("rule", ["0x7f.1", "2130706433", "127.1", "0177.1", "a..b", "ok_test", "ok.test/x", "é.test", "[::1%lo]", "ok.test:0"])
+@pytest.mark.parametrize("rule", ["0x7f.1", "2130706433", "127.1", "0177.1", "a..b", "ok_test", "ok.test/x", "[::1%lo]", "ok.test:0", "＊.test", "ok.test：80",
+                                  "ok.test／", "a　b.test", "xn--\u00fc.test", "xn--a.test", "\u0308a.test", "\u00ad", "a\u200db.test", "\u05d0a.test"])
 def test_odd_rules_are_errors(net, rule):
     r = net.run("--allow-network", rule, "--", "/bin/true", as_json=False)
     assert r.code in (64, 78), str(r)

@@ -178,6 +178,9 @@ static void test_rule_parsing(void **state)
         {"example.com:8080", NETRULE_NAME, "example.com", 8080},
         {"localhost", NETRULE_NAME, "localhost", 0},
         {"xn--bcher-kva.example", NETRULE_NAME, "xn--bcher-kva.example", 0},
+        {"b\xc3\xbc"
+         "cher.example:80",
+         NETRULE_NAME, "xn--bcher-kva.example", 80},
         {"3com.com", NETRULE_NAME, "3com.com", 0},
         {"*.github.com", NETRULE_PATTERN, "*.github.com", 0},
         {"api.*.com:443", NETRULE_PATTERN, "api.*.com", 443},
@@ -209,8 +212,9 @@ static void test_rule_parsing(void **state)
         "-a.com",
         "a-.com",
         "a_b.com",
-        "b\xc3\xbc"
+        "b\xc3"
         "cher.de",
+        "\xef\xbc\x8a.de", /* a full-width star is no star */
         "a b.com",
         "a.com:0",
         "a.com:65536",
