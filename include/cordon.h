@@ -283,6 +283,126 @@ CORDON_API int cordon_job_cancel(struct cordon_job *job, struct cordon_err *err)
 /* Gives the job back. A run that has not ended is cancelled. NULL is accepted. */
 CORDON_API void cordon_job_free(struct cordon_job *job);
 
+/* ---- Task workspaces -------------------------------------------------------------------------
+ *
+ * A folder per task, WORK_ROOT/ID/, with files put into it by relative names; allow-listed commands
+ * run in it, each behind the whole wall with the folder at /workspace, and each gives back what it
+ * changed: a patch for `git apply` and a list. Every step is a line in LOGS_DIR/ID.jsonl (event,
+ * timestamp, task_id, cmd, exit_code, duration_sec, error, changed_files, diff_len; never output).
+ *
+ * A task is not bound to a handle and may be used by many threads at once; the commands of one
+ * workspace run one after the other, across processes too. */
+
+struct cordon_task;
+
+/* Zero-initialise, then set `size`; fields may be added at the end. Everything is copied. NULL
+ * takes the default. Values are texts as the command takes them. */
+struct cordon_task_options {
+    size_t size;                         /* sizeof(struct cordon_task_options) */
+    const char *work_root;               /* ".sandbox"; relative ones start at the working directory
+                                            of the moment the task is made or opened */
+    const char *logs_dir;                /* "logs/sandbox" */
+    const char *const *allowed_binaries; /* ends with NULL: what a command may begin with. Default:
+                                            ast-grep sg python3 python pytest bash sh git node npm
+                                            make gcc go cargo. A plain name is looked up once, in
+                                            the guest's own PATH, when the task is made or opened;
+                                            no PATH and no file of the workspace's changes what it
+                                            means. */
+    const char *time_limit;              /* "30s" */
+    const char *cpu_time;                /* "30s" */
+    const char *memory_limit;            /* "512M" */
+    const char *backend;                 /* "native" */
+    const char *const *settings;         /* more of cordon_request_set(): name, value, name, value
+                                            ..., ending with NULL */
+};
+
+struct cordon_task_file {
+    const char *name; /* relative; no "..", ".", empty parts, or leading slash */
+    const void *data;
+    size_t len;
+    int executable;
+};
+
+/* Makes the workspace with these files in it; an earlier one of the same id is removed. An id has
+ * letters, digits, '.', '_' and '-', at most 100, and begins with neither '.' nor '-'. Until it is
+ * whole the folder has another name; a failure leaves nothing. CORDON_ERR_USAGE: the id, a name or
+ * a folder is not one that can be used. */
+CORDON_API int cordon_task_prepare(const struct cordon_task_options *options, const char *task_id,
+                                   const struct cordon_task_file *files, size_t n_files,
+                                   struct cordon_task **ret_task, struct cordon_err *err);
+/* One that was prepared before, by whatever process. One that is gone can still be cleaned up. */
+CORDON_API int cordon_task_open(const struct cordon_task_options *options, const char *task_id,
+                                struct cordon_task **ret_task, struct cordon_err *err);
+/* Absolute path of the workspace. Lives as long as the task. */
+CORDON_API const char *cordon_task_path(const struct cordon_task *task);
+/* Removes the workspace, whatever a guest left in it; one that is gone is no error. The task itself
+ * is still to be freed. */
+CORDON_API int cordon_task_cleanup(const struct cordon_task *task, struct cordon_err *err);
+/* Gives the task back, not its folder. NULL is accepted. No run of it may be left. */
+CORDON_API void cordon_task_free(struct cordon_task *task);
+
+/* Zero-initialise, then set `size`. */
+struct cordon_task_action {
+    size_t size;            /* sizeof(struct cordon_task_action) */
+    char *const *command;   /* ends with NULL; its first word must be allowed */
+    const char *time_limit; /* NULL: the task's */
+    const char *const *env; /* "NAME=value", ending with NULL; NULL: none. Proxy variables are left
+                               out and NO_PROXY is "*". */
+    const void *stdin_data; /* NULL: end of file */
+    size_t stdin_len;
+};
+
+enum cordon_task_event {
+    CORDON_TASK_ACTION = 1, /* "action" in the log */
+    CORDON_TASK_TESTS = 2,  /* "tests"; action or its command may be NULL: python3 -m pytest -q */
+};
+
+/* A command of a task that was started; belongs to one thread at a time. */
+struct cordon_task_run;
+
+/* Starts it and returns at once. A command that is not allowed is a run that has ended, with its
+ * own result. -1 with sys_errno EWOULDBLOCK: another command works in this workspace. handle and
+ * task must outlive the run. */
+CORDON_API int cordon_task_start(struct cordon *handle, const struct cordon_task *task,
+                                 enum cordon_task_event event,
+                                 const struct cordon_task_action *action,
+                                 struct cordon_task_run **ret_run, struct cordon_err *err);
+/* Readable when the run has ended. Ask anew before every poll. -1: no descriptor could be made. */
+CORDON_API int cordon_task_run_fd(struct cordon_task_run *run);
+
+struct cordon_task_result;
+
+/* Waits at most timeout_ms (-1: for ever), then compares the workspace with what it was and writes
+ * the log. 0: *ret_result is the result, which the caller frees, or NULL when the time was over
+ * first. Given once. -1: Cordon or the host failed, as with cordon_run(). */
+CORDON_API int cordon_task_run_wait(struct cordon_task_run *run, int timeout_ms,
+                                    struct cordon_task_result **ret_result, struct cordon_err *err);
+CORDON_API int cordon_task_run_cancel(struct cordon_task_run *run, struct cordon_err *err);
+/* A run that has not ended is cancelled. NULL is accepted. */
+CORDON_API void cordon_task_run_free(struct cordon_task_run *run);
+
+/* All of it in one call; waits for its turn where another command works in this workspace. */
+CORDON_API int cordon_task_run(struct cordon *handle, const struct cordon_task *task,
+                               enum cordon_task_event event,
+                               const struct cordon_task_action *action,
+                               struct cordon_task_result **ret_result, struct cordon_err *err);
+
+CORDON_API void cordon_task_result_free(struct cordon_task_result *result); /* NULL is accepted */
+/* The run itself; NULL: nothing ran, the command is not allowed. Belongs to the task's result. */
+CORDON_API const struct cordon_result *
+cordon_task_result_run(const struct cordon_task_result *result);
+CORDON_API int cordon_task_result_exit_code(const struct cordon_task_result *result);
+/* One line, or NULL: why the command did not end well, or that not every change is listed. */
+CORDON_API const char *cordon_task_result_error(const struct cordon_task_result *result);
+CORDON_API uint64_t cordon_task_result_duration_ns(const struct cordon_task_result *result);
+/* Unified diff for `git apply`, UTF-8. ret_len may be NULL. Never NULL. */
+CORDON_API const char *cordon_task_result_diff(const struct cordon_task_result *result,
+                                               size_t *ret_len);
+/* Changed files, sorted; relative paths, any bytes but NUL. NULL after the last. ret_kind may be
+ * NULL; "added", "modified", "deleted", "mode", "symlink", "type", "binary" or "special". */
+CORDON_API const char *cordon_task_result_changed(const struct cordon_task_result *result,
+                                                  size_t index, const char **ret_kind);
+
 #ifdef __cplusplus
 }
 #endif

@@ -42,6 +42,21 @@ class _Stats(ctypes.Structure):
         "runs_now", "hits", "spawned", "cold", "waiting", "start_p50_ns", "start_p99_ns")]
 
 
+class _TaskOptions(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("work_root", c_char_p), ("logs_dir", c_char_p),
+                ("allowed_binaries", POINTER(c_char_p)), ("time_limit", c_char_p), ("cpu_time", c_char_p),
+                ("memory_limit", c_char_p), ("backend", c_char_p), ("settings", POINTER(c_char_p))]
+
+
+class _TaskFile(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("data", c_char_p), ("len", c_size_t), ("executable", c_int)]
+
+
+class _TaskAction(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("command", POINTER(c_char_p)), ("time_limit", c_char_p),
+                ("env", POINTER(c_char_p)), ("stdin_data", c_char_p), ("stdin_len", c_size_t)]
+
+
 # name: (result, arguments). Functions whose result is None here return 0 or -1 with an error.
 _PROTOTYPES = {
     "cordon_version": (c_char_p, ()),
@@ -73,6 +88,23 @@ _PROTOTYPES = {
     "cordon_result_free": (None, (c_void_p,)),
     "cordon_result_output": (c_void_p, (c_void_p, c_int, POINTER(c_size_t))),
     "cordon_result_json": (c_void_p, (c_void_p, POINTER(c_size_t))),
+    "cordon_task_prepare": (c_int, (POINTER(_TaskOptions), c_char_p, POINTER(_TaskFile), c_size_t, POINTER(c_void_p),
+                                    POINTER(_Err))),
+    "cordon_task_open": (c_int, (POINTER(_TaskOptions), c_char_p, POINTER(c_void_p), POINTER(_Err))),
+    "cordon_task_path": (c_char_p, (c_void_p,)),
+    "cordon_task_cleanup": (c_int, (c_void_p, POINTER(_Err))),
+    "cordon_task_free": (None, (c_void_p,)),
+    "cordon_task_start": (c_int, (c_void_p, c_void_p, c_int, POINTER(_TaskAction), POINTER(c_void_p), POINTER(_Err))),
+    "cordon_task_run_fd": (c_int, (c_void_p,)),
+    "cordon_task_run_wait": (c_int, (c_void_p, c_int, POINTER(c_void_p), POINTER(_Err))),
+    "cordon_task_run_free": (None, (c_void_p,)),
+    "cordon_task_result_free": (None, (c_void_p,)),
+    "cordon_task_result_run": (c_void_p, (c_void_p,)),
+    "cordon_task_result_exit_code": (c_int, (c_void_p,)),
+    "cordon_task_result_error": (c_char_p, (c_void_p,)),
+    "cordon_task_result_duration_ns": (c_uint64, (c_void_p,)),
+    "cordon_task_result_diff": (c_void_p, (c_void_p, POINTER(c_size_t))),
+    "cordon_task_result_changed": (c_char_p, (c_void_p, c_size_t, POINTER(c_char_p))),
 }
 
 
@@ -154,6 +186,17 @@ class _Library:
         err = _Err()
         if getattr(self.dll, name)(*arguments, ctypes.byref(err)) < 0:
             raise err.exception()
+
+    def read(self, name: str, *arguments) -> bytes:
+        """Of a function that gives bytes and their number."""
+        length = c_size_t()
+        pointer = getattr(self.dll, name)(*arguments, ctypes.byref(length))
+        return ctypes.string_at(pointer, length.value)
+
+    def outcome(self, result) -> Tuple[bytes, bytes, bytes]:
+        """(json, stdout, stderr) of a cordon_result."""
+        return (self.read("cordon_result_json", result), self.read("cordon_result_output", result, STDOUT),
+                self.read("cordon_result_output", result, STDERR))
 
 
 _lock = threading.Lock()
@@ -335,15 +378,9 @@ class Job:
         if not result:
             return None
         try:
-            return (self._bytes("cordon_result_json", result), self._bytes("cordon_result_output", result, STDOUT),
-                    self._bytes("cordon_result_output", result, STDERR))
+            return self._lib.outcome(result)
         finally:
             self._lib.dll.cordon_result_free(result)
-
-    def _bytes(self, function: str, *arguments) -> bytes:
-        length = c_size_t()
-        pointer = getattr(self._lib.dll, function)(*arguments, ctypes.byref(length))
-        return ctypes.string_at(pointer, length.value)
 
     def stream_fd(self, stream: int) -> int:
         return self._lib.dll.cordon_job_stream_fd(self.pointer, stream)

@@ -1,4 +1,4 @@
-"""A folder per task: files in, commands in it, what they changed.
+"""A folder per task: files in, commands in it, what they changed. A binding of libcordon's own.
 
 >>> import tempfile
 >>> from cordon.workspace import SandboxConfig, apply_action, cleanup, prepare_workspace
@@ -13,24 +13,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
-import time
 from dataclasses import asdict, dataclass, field, fields
-from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from . import _patch, _settings, _tree
-from .result import ExecutionResult
-from .sandbox import Sandbox
+from . import _settings, _task
+from .result import from_engine
 
 CONFIG_FILE = "configs/sandbox.yaml"
 DEFAULT_BINARIES = ("ast-grep", "sg", "python3", "python", "pytest", "bash", "sh", "git", "node", "npm", "make", "gcc",
                     "go", "cargo")
 DEFAULT_TESTS = ("python3", "-m", "pytest", "-q")
-REFUSED = 77
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._\-]{0,99}\Z")
 _ACTION_KEYS = {"command", "timeout", "env", "stdin"}
 
@@ -135,19 +130,8 @@ def prepare_workspace(task_id: str, files: Mapping[str, Union[str, bytes]],
     """A new folder for the task with these files in it; an earlier one of the same id is removed."""
     config = SandboxConfig.load() if config is None else config
     _check_id(task_id)
-    contents = _settings.files(files)
-    root = os.path.abspath(config.work_root)
-    os.makedirs(root, exist_ok=True)
-    _tree.remove(root, task_id)
-    top = os.path.join(root, task_id)
-    os.mkdir(top, 0o755)
-    try:
-        _tree.write_files(top, contents)
-    except OSError as e:
-        _tree.remove(root, task_id)
-        raise ValueError(f"files: {e.strerror}: {e.filename}") from None
-    _log(config, task_id, "prepare", changed_files=sorted(name for name, _ in contents))
-    return pathlib.Path(top)
+    contents = sorted(_settings.files(files))
+    return pathlib.Path(_task.Task(_options(config), task_id, contents).path)
 
 
 def apply_action(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str, Any],
@@ -157,7 +141,7 @@ def apply_action(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str,
     A command that is not allowed or not found is a result with ``error``, not an exception.
     """
     config = SandboxConfig.load() if config is None else config
-    return _act(workspace, action, config, "action", {})
+    return _act(workspace, action, config, _task.ACTION)
 
 
 def run_tests(workspace: Union[str, "os.PathLike[str]"], test_spec: Optional[Mapping[str, Any]] = None,
@@ -165,17 +149,14 @@ def run_tests(workspace: Union[str, "os.PathLike[str]"], test_spec: Optional[Map
     """As ``apply_action``; the command is pytest unless the specification names another."""
     config = SandboxConfig.load() if config is None else config
     spec = {"command": list(DEFAULT_TESTS), **(test_spec or {})}
-    result = _act(workspace, spec, config, "tests", {"PYTEST_ADDOPTS": "-p no:cacheprovider"})
+    result = _act(workspace, spec, config, _task.TESTS)
     return TestResult(**asdict(result), passed=result.exit_code == 0)
 
 
 def cleanup(workspace: Union[str, "os.PathLike[str]"], config: Optional[SandboxConfig] = None) -> None:
     """Removes the workspace, whatever a guest left in it. One that is gone already is no error."""
     config = SandboxConfig.load() if config is None else config
-    root, task_id = _located(workspace, config)
-    if os.path.isdir(root):
-        _tree.remove(root, task_id)
-    _log(config, task_id, "cleanup")
+    _task.Task(_options(config), _located(workspace, config)).cleanup()
 
 
 # ---- one action ---------------------------------------------------------------------------------
@@ -187,7 +168,8 @@ def _check_id(task_id: Any) -> None:
         raise ValueError(f"task_id: {task_id!r} is not a plain name of letters, digits, dot, dash and underscore")
 
 
-def _located(workspace: Union[str, "os.PathLike[str]"], config: SandboxConfig) -> Tuple[str, str]:
+def _located(workspace: Union[str, "os.PathLike[str]"], config: SandboxConfig) -> str:
+    """The id of a workspace given by its path."""
     root = os.path.abspath(config.work_root)
     path = os.path.abspath(os.fspath(workspace))
     task_id = os.path.basename(path)
@@ -196,12 +178,19 @@ def _located(workspace: Union[str, "os.PathLike[str]"], config: SandboxConfig) -
     _check_id(task_id)
     if os.path.islink(path):
         raise ValueError(f"{path} is a link, not a workspace")
-    return root, task_id
+    return task_id
 
 
-def _act(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str, Any], config: SandboxConfig, event: str,
-         own_env: Mapping[str, str]) -> SandboxResult:
-    root, task_id = _located(workspace, config)
+def _options(config: SandboxConfig) -> _task.Options:
+    return _task.Options(os.path.abspath(config.work_root), os.path.abspath(config.logs_dir), config.allowed_binaries,
+                         _settings.duration("default_timeout_sec", config.default_timeout_sec),
+                         _settings.duration("cpu_time_sec", config.cpu_time_sec), f"{config.mem_limit_mb}M",
+                         config.jailer)
+
+
+def _act(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str, Any], config: SandboxConfig,
+         event: int) -> SandboxResult:
+    task_id = _located(workspace, config)
     if not isinstance(action, Mapping):
         raise TypeError(f"an action must be a mapping, not {type(action).__name__}")
     unknown = sorted(set(map(str, action)) - _ACTION_KEYS)
@@ -210,49 +199,15 @@ def _act(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str, Any], c
     if "command" not in action:
         raise ValueError("an action needs a command")
     command = list(_settings.command(action["command"]))
-    top = os.path.join(root, task_id)
-    if not os.path.isdir(top):
-        raise ValueError(f"{top} is not there: prepare_workspace makes it")
-    if command[0] not in config.allowed_binaries:
-        result = SandboxResult("", "", REFUSED, 0.0, error=f"command not allowed: {command[0]}")
-    else:
-        result = _run(top, command, action, config, own_env)
-    _log(config, task_id, event, cmd=command, exit_code=result.exit_code, duration_sec=result.duration_sec,
-         error=result.error, changed_files=result.changed_files, diff_len=len(result.diff))
-    return result
-
-
-def _run(top: str, command: List[str], action: Mapping[str, Any], config: SandboxConfig,
-         own_env: Mapping[str, str]) -> SandboxResult:
-    timeout = action.get("timeout")
-    env = {"PYTHONDONTWRITEBYTECODE": "1", **own_env, **dict(action.get("env") or {})}
-    env = {name: value for name, value in env.items() if not str(name).lower().endswith("_proxy")}
-    before = _tree.snapshot(top)
-    started = time.monotonic()
-    with Sandbox(timeout=config.default_timeout_sec if timeout is None else timeout,
-                 max_memory_mb=config.mem_limit_mb, max_output_bytes=16 * 1024 * 1024, workspace=f"{top}:rw",
-                 cpu_time=config.cpu_time_sec, env={**env, "NO_PROXY": "*"},
-                 backend=None if config.jailer == "native" else config.jailer) as sandbox:
-        ended: ExecutionResult = sandbox.run_command(command, stdin=action.get("stdin"))
-    duration = time.monotonic() - started
-    after = _tree.snapshot(top)
-    diff, changed = _patch.changes(before, after)
-    error = ended.error
-    if error is None and not (before.complete and after.complete):
-        error = "the workspace is too large or too deep: not every change is listed"
-    return SandboxResult(ended.stdout, ended.stderr, ended.exit_code, duration, diff, changed, error, ended.timed_out)
-
-
-def _log(config: SandboxConfig, task_id: str, event: str, **more: Any) -> None:
-    """One line of JSON; never what the guest wrote."""
-    os.makedirs(config.logs_dir, exist_ok=True)
-    record: Dict[str, Any] = {
-        "event": event, "timestamp": datetime.now(timezone.utc).isoformat(), "task_id": task_id, "cmd": None,
-        "exit_code": None, "duration_sec": None, "error": None, "changed_files": [], "diff_len": 0, **more}
-    line = json.dumps(record, ensure_ascii=True) + "\n"
-    fd = os.open(os.path.join(config.logs_dir, f"{task_id}.jsonl"),
-                 os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        os.write(fd, line.encode())
-    finally:
-        os.close(fd)
+    timeout, stdin = action.get("timeout"), action.get("stdin")
+    if stdin is not None and not isinstance(stdin, (str, bytes)):
+        raise TypeError(f"stdin must be text or bytes, not {type(stdin).__name__}")
+    env = _settings.environment(dict(action.get("env") or {}))
+    done = _task.Task(_options(config), task_id).run(
+        event, command, None if timeout is None else _settings.duration("timeout", timeout), env,
+        stdin.encode() if isinstance(stdin, str) else stdin)
+    if done.run is None:
+        return SandboxResult("", "", done.exit_code, done.duration_sec, error=done.error)
+    ended = from_engine(*done.run)
+    return SandboxResult(ended.stdout, ended.stderr, done.exit_code, done.duration_sec, done.diff, done.changed,
+                         done.error, ended.timed_out)

@@ -11,7 +11,8 @@
 #define ARENA_CHUNK 16384
 
 /* The C library maps a fresh page for nearly every chunk, and unmaps it at the end: most of what
- * one command allocates. The first chunks of a process come from its own memory. */
+ * one command allocates. The first chunks of a process come from its own memory. Not in libcordon
+ * (ARENA_IS_SHARED), whose callers have threads. */
 #define ARENA_FIRST 3
 
 struct arena_chunk {
@@ -20,6 +21,7 @@ struct arena_chunk {
     max_align_t data[];
 };
 
+#ifndef ARENA_IS_SHARED
 static struct {
     bool used[ARENA_FIRST];
     _Alignas(max_align_t) char memory[ARENA_FIRST][sizeof(struct arena_chunk) + ARENA_CHUNK];
@@ -45,6 +47,17 @@ static void arena_chunk_free(struct arena_chunk *c)
         }
     free(c);
 }
+#else
+static struct arena_chunk *arena_chunk_new(size_t room)
+{
+    return calloc(1, sizeof(struct arena_chunk) + room);
+}
+
+static void arena_chunk_free(struct arena_chunk *c)
+{
+    free(c);
+}
+#endif
 
 void *arena_alloc(struct arena *a, size_t size)
 {

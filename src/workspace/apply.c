@@ -86,33 +86,6 @@ static int apply_decide(const struct workspace *ws, const struct tree_changes *c
     return 0;
 }
 
-/* The folder a path lies in, made where it is missing. */
-static int apply_parent(int base_fd, const char *path, const char **ret_name)
-{
-    const char *slash = strrchr(path, '/');
-    char parent[TREE_PATH_MAX + 1];
-    size_t len = slash ? (size_t)(slash - path) : 0;
-    memcpy(parent, path, len);
-    parent[len] = '\0';
-    *ret_name = slash ? slash + 1 : path;
-    int fd = tree_open_dir(base_fd, parent);
-    if (fd >= 0 || errno != ENOENT)
-        return fd;
-    _cleanup_close_ int at = tree_open_dir(base_fd, "");
-    for (char *p = parent; at >= 0 && *p;) {
-        size_t n = strcspn(p, "/");
-        bool last = p[n] == '\0';
-        p[n] = '\0';
-        int next = tree_open_dir(at, p);
-        if (next < 0 && errno == ENOENT && mkdirat(at, p, 0777) == 0)
-            next = tree_open_dir(at, p);
-        close(at);
-        at = next;
-        p += n + !last;
-    }
-    return TAKE_FD(at);
-}
-
 /* A file of somebody else's that root changes stays somebody else's. */
 static void apply_keep_owner(int dir, const char *name, int fd)
 {
@@ -166,7 +139,7 @@ static int apply_one(const struct workspace *ws, const struct tree_change *c)
     const char *name;
     if (c->kind == TREE_MODE)
         return apply_mode(c, ws->base_fd);
-    _cleanup_close_ int dir = apply_parent(ws->base_fd, c->path, &name);
+    _cleanup_close_ int dir = tree_make_parent(ws->base_fd, c->path, &name);
     if (dir < 0)
         return c->new.type == TREE_ABSENT &&errno == ENOENT ? 0 : -1;
     if (c->new.type == TREE_ABSENT)
@@ -205,7 +178,7 @@ static void apply_gone_folders(const struct workspace *ws, const struct tree_cha
         const char *path = changes->gone_dirs[i], *name;
         if (!apply_is_chosen(o, path))
             continue;
-        _cleanup_close_ int dir = apply_parent(ws->base_fd, path, &name);
+        _cleanup_close_ int dir = tree_make_parent(ws->base_fd, path, &name);
         if (dir >= 0)
             unlinkat(dir, name, AT_REMOVEDIR); /* not empty: something of the host's is in it */
     }

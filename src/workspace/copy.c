@@ -9,8 +9,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/err.h"
@@ -19,14 +21,87 @@
 
 #define COPY_FICLONE 0x40049409 /* FICLONE of linux/fs.h, which quarrels with sys/mount.h */
 
+#define COPY_STEP ((off_t)16 << 20) /* between two looks at the bounds */
+
+struct copy_dir {
+    struct copy_dir *next;
+    mode_t mode;
+    char path[];
+};
+
+struct copy {
+    int from, to;
+    const struct copy_options *options;
+    struct copy_dir *todo, *done; /* done: those whose own mode is set at the end */
+    uint64_t entries, bytes;
+    unsigned until_look; /* entries before the clock and the file system are asked again */
+    bool is_over;        /* a bound was reached; err says which */
+    struct cordon_err *err;
+};
+
+/* ---- Bounds ---- */
+
+static int copy_over(struct copy *c, const char *what)
+{
+    c->is_over = true;
+    err_set(c->err, CORDON_ERR_HOST, "workspace", 0,
+            "the folder cannot be copied: %s (%llu entries, %llu MiB so far)", what,
+            (unsigned long long)c->entries, (unsigned long long)(c->bytes >> 20));
+    err_hint(c->err, "name a smaller folder, or one whose files all belong to you so that an "
+                     "overlay can serve");
+    errno = EFBIG;
+    return -1;
+}
+
+/* Before more bytes are written: is there time and room for them? */
+static int copy_look(struct copy *c, uint64_t more)
+{
+    const struct copy_options *o = c->options;
+    struct timespec now;
+    struct statvfs fs;
+    c->until_look = 256;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (o->deadline_ns &&
+        (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec > o->deadline_ns)
+        return copy_over(c, "it takes too long");
+    if (o->keep_free && fstatvfs(c->to, &fs) == 0 &&
+        (uint64_t)fs.f_bavail * fs.f_frsize < o->keep_free + more)
+        return copy_over(c, "the file system of the copy has too little room");
+    return 0;
+}
+
+static int copy_count_entry(struct copy *c)
+{
+    const struct copy_options *o = c->options;
+    if (o->max_entries && c->entries >= o->max_entries)
+        return copy_over(c, "it has too many files");
+    c->entries++;
+    return c->until_look-- == 0 ? copy_look(c, 0) : 0;
+}
+
+static int copy_count_bytes(struct copy *c, uint64_t more)
+{
+    const struct copy_options *o = c->options;
+    if (o->max_bytes && (c->bytes > o->max_bytes || more > o->max_bytes - c->bytes))
+        return copy_over(c, "it is too large");
+    c->bytes += more;
+    return more >= (1u << 20) ? copy_look(c, more) : 0;
+}
+
 /* ---- One file ---- */
 
-static int copy_range(int from, int to, off_t pos, off_t end)
+static int copy_range(struct copy *c, int from, int to, off_t pos, off_t end)
 {
-    static char chunk[131072];
+    char chunk[16384]; /* on the stack of whoever calls, which may be one of many threads */
+    off_t counted = pos;
     while (pos < end) {
-        off_t in = pos, out = pos;
-        ssize_t n = copy_file_range(from, &in, to, &out, (size_t)MIN(end - pos, (off_t)1 << 30), 0);
+        off_t in = pos, out = pos, step = MIN(end - pos, COPY_STEP);
+        if (c && pos + step > counted) {
+            if (copy_count_bytes(c, (uint64_t)(pos + step - counted)) < 0)
+                return -1;
+            counted = pos + step;
+        }
+        ssize_t n = copy_file_range(from, &in, to, &out, (size_t)step, 0);
         if (n > 0) {
             pos += n;
             continue;
@@ -39,6 +114,12 @@ static int copy_range(int from, int to, off_t pos, off_t end)
         break;
     }
     while (pos < end) {
+        if (c && pos >= counted) {
+            off_t step = MIN(end - pos, COPY_STEP);
+            if (copy_count_bytes(c, (uint64_t)step) < 0)
+                return -1;
+            counted = pos + step;
+        }
         ssize_t n = pread(from, chunk, MIN(sizeof(chunk), (size_t)(end - pos)), pos);
         if (n < 0 && errno == EINTR)
             continue;
@@ -52,7 +133,7 @@ static int copy_range(int from, int to, off_t pos, off_t end)
     return 0;
 }
 
-int copy_bytes(int from, int to)
+static int copy_contents(struct copy *c, int from, int to)
 {
     struct stat st;
     if (fstat(from, &st) < 0)
@@ -68,30 +149,24 @@ int copy_bytes(int from, int to)
             data = pos;
             end = st.st_size;
         }
-        if (copy_range(from, to, data, end) < 0)
+        if (copy_range(c, from, to, data, end) < 0)
             return -1;
         pos = end;
     }
     return ftruncate(to, st.st_size);
 }
 
+int copy_bytes(int from, int to)
+{
+    return copy_contents(NULL, from, to);
+}
+
 /* ---- A tree ---- */
-
-struct copy_dir {
-    struct copy_dir *next;
-    mode_t mode;
-    char path[];
-};
-
-struct copy {
-    int from, to;
-    const struct copy_options *options;
-    struct copy_dir *todo, *done; /* done: those whose own mode is set at the end */
-    struct cordon_err *err;
-};
 
 static int copy_fail(struct copy *c, const char *dir, const char *name)
 {
+    if (c->is_over)
+        return -1;
     return err_set(c->err, CORDON_ERR_INTERNAL, "workspace", errno, "copy %s%s%s", dir,
                    *dir ? "/" : "", name);
 }
@@ -99,9 +174,13 @@ static int copy_fail(struct copy *c, const char *dir, const char *name)
 static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
                      const struct stat *st)
 {
-    (void)c;
+    const struct copy_options *o = c->options;
+    bool large = o->file_bytes && (uint64_t)st->st_size > o->file_bytes;
     _cleanup_close_ int from =
-        openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        large ? -1
+              : openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (from < 0 && !large && errno == EACCES && o->is_own)
+        from = tree_open_file(from_dir, name);
     _cleanup_close_ int to =
         openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     struct stat now;
@@ -109,7 +188,9 @@ static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
         return -1;
     if (from >= 0 && (fstat(from, &now) < 0 || !S_ISREG(now.st_mode)))
         return -1;
-    if (from >= 0 && copy_bytes(from, to) < 0)
+    if (from >= 0 && copy_contents(c, from, to) < 0)
+        return -1;
+    if (large && ftruncate(to, st->st_size) < 0)
         return -1;
     struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, st->st_mtim};
     futimens(to, times);
@@ -157,6 +238,8 @@ static int copy_entry(struct copy *c, const char *dir, int from, int to, const c
     struct stat st;
     if (fstatat(from, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -1;
+    if (copy_count_entry(c) < 0)
+        return -1;
     if (S_ISREG(st.st_mode))
         return copy_file(c, from, to, name, &st);
     if (S_ISLNK(st.st_mode))
@@ -176,8 +259,11 @@ static int copy_dir(struct copy *c, const struct copy_dir *d)
 {
     _cleanup_close_ int to = tree_open_dir(c->to, d->path);
     int fd = tree_open_dir(c->from, d->path);
-    if (fd < 0 && errno == EACCES)
+    if (fd < 0 && errno == EACCES) {
+        if (c->options->ret_cut)
+            *c->options->ret_cut = true;
         return 0; /* closed to the caller: empty in the copy, too */
+    }
     DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
     if (to < 0 || !list) {
         copy_fail(c, d->path, "");
@@ -221,6 +307,10 @@ int copy_tree(int from_fd, int to_fd, const struct copy_options *options, struct
         if (fd >= 0)
             fchmod(fd, d->mode);
         free(d);
+    }
+    if (r < 0 && c.is_over && c.options->ret_cut) {
+        *c.options->ret_cut = true;
+        return 0;
     }
     return r;
 }

@@ -13,6 +13,14 @@ struct copy_options {
     bool layer;     /* an overlay layer: its whiteouts and opaque marks are copied as well */
     dev_t skip_dev; /* a folder that is left out; 0: none */
     ino_t skip_ino;
+    bool is_own; /* the tree is ours alone: a file without its read bit is read all the same */
+    uint64_t file_bytes; /* of larger files only the size is copied; 0: no such bound */
+    /* Bounds of the whole; 0: none. Going over one is CORDON_ERR_HOST, or with ret_cut the end of
+     * a copy that is not complete. */
+    uint64_t max_entries, max_bytes;
+    uint64_t deadline_ns; /* of CLOCK_MONOTONIC */
+    uint64_t keep_free;   /* bytes the file system must have left */
+    bool *ret_cut;
 };
 
 /* Into an existing empty folder. What the caller cannot read is an empty file in the copy. */

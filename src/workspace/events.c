@@ -23,7 +23,7 @@ static void events_line(const char *id, const struct events_row *row, struct buf
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &tm);
     size_t n = strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(stamp + n, sizeof(stamp) - n, ".%03ldZ", now.tv_nsec / 1000000);
+    snprintf(stamp + n, sizeof(stamp) - n, ".%06ld+00:00", now.tv_nsec / 1000);
     jsonw_open(&j, NULL, '{');
     jsonw_str(&j, "event", row->event);
     jsonw_str(&j, "timestamp", stamp);
@@ -33,41 +33,28 @@ static void events_line(const char *id, const struct events_row *row, struct buf
         for (char *const *word = row->cmd; *word; word++)
             jsonw_str(&j, NULL, *word);
         jsonw_close(&j, ']');
+    } else {
+        jsonw_null(&j, "cmd");
     }
     if (row->has_result) {
         jsonw_int(&j, "exit_code", row->exit_code);
         uint64_t us = row->duration_ns / 1000;
         buf_printf(out, ",\"duration_sec\":%llu.%06llu", (unsigned long long)(us / 1000000),
                    (unsigned long long)(us % 1000000));
+    } else {
+        jsonw_null(&j, "exit_code");
+        jsonw_null(&j, "duration_sec");
     }
     jsonw_str(&j, "error", row->error);
-    if (row->changes) {
-        jsonw_open(&j, "changed_files", '[');
-        for (size_t i = 0; i < row->changes->n; i++)
-            jsonw_str(&j, NULL, row->changes->list[i].path);
-        jsonw_close(&j, ']');
-        jsonw_uint(&j, "diff_len", row->diff_len);
-    }
+    jsonw_open(&j, "changed_files", '[');
+    for (size_t i = 0; row->changes && i < row->changes->n; i++)
+        jsonw_str(&j, NULL, row->changes->list[i].path);
+    for (size_t i = 0; i < row->n_paths; i++)
+        jsonw_str(&j, NULL, row->paths[i]);
+    jsonw_close(&j, ']');
+    jsonw_uint(&j, "diff_len", row->diff_len);
     jsonw_close(&j, '}');
     buf_char(out, '\n');
-}
-
-static int events_make_dir(const char *dir)
-{
-    char path[4096];
-    size_t len = strlen(dir);
-    if (len >= sizeof(path)) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    memcpy(path, dir, len + 1);
-    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        if (mkdir(path, 0777) < 0 && errno != EEXIST)
-            return -1;
-        *p = '/';
-    }
-    return mkdir(path, 0777) < 0 && errno != EEXIST ? -1 : 0;
 }
 
 int events_append(const char *dir, const char *id, const struct events_row *row,
@@ -80,7 +67,7 @@ int events_append(const char *dir, const char *id, const struct events_row *row,
     if (line.failed)
         return err_nomem(err, "log");
     _cleanup_close_ int at =
-        events_make_dir(dir) < 0 ? -1 : open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        tree_make_path(dir) < 0 ? -1 : open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     _cleanup_close_ int fd =
         at < 0 ? -1
                : openat(at, name,

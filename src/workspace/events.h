@@ -16,10 +16,12 @@ struct events_row {
     uint64_t duration_ns;
     const char *error;                  /* NULL: none */
     const struct tree_changes *changes; /* NULL: none */
+    const char *const *paths;           /* instead of changes */
+    size_t n_paths;
     size_t diff_len;
 };
 
-/* Appends to DIR/ID.jsonl, making the folders. */
+/* Appends to DIR/ID.jsonl, making the folders. Every key is in every line. */
 int events_append(const char *dir, const char *id, const struct events_row *row,
                   struct cordon_err *err);
 

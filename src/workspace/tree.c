@@ -459,7 +459,7 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
     return 0;
 }
 
-void tree_changes_done(struct tree_changes *c)
+void tree_changes_settle(struct tree_changes *c)
 {
     while (c->fixes) {
         struct tree_fix *fix = c->fixes;
@@ -469,6 +469,11 @@ void tree_changes_done(struct tree_changes *c)
             fchmod(fd, fix->mode);
         free(fix);
     }
+}
+
+void tree_changes_done(struct tree_changes *c)
+{
+    tree_changes_settle(c);
     util_close(&c->own_fds[0]);
     util_close(&c->own_fds[1]);
     free(c->list);

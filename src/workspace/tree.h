@@ -86,6 +86,8 @@ struct tree_changes {
 int tree_compare(const struct tree_state *old, const struct tree_state *new,
                  const struct tree_options *options, struct tree_changes *ret_changes,
                  struct cordon_err *err);
+/* Puts the modes of opened-up folders back: the states' descriptors are needed until here. */
+void tree_changes_settle(struct tree_changes *changes);
 void tree_changes_done(struct tree_changes *changes);
 /* Adds a change that was found by other means; for lists that are not compared again. */
 int tree_changes_add(struct tree_changes *changes, const char *path, enum tree_kind kind);
@@ -102,6 +104,12 @@ const char *tree_kind_name(enum tree_kind kind);
 int tree_open_file(int layer_fd, const char *path);
 /* Opens a folder beneath dir_fd ("" is dir_fd itself), following nothing. */
 int tree_open_dir(int dir_fd, const char *path);
+/* Opens the folder a path beneath base_fd lies in, made where it is missing; the rest is a name. */
+int tree_make_parent(int base_fd, const char *path, const char **ret_name);
+/* mkdir -p; the caller's own path, links in it are followed. */
+int tree_make_path(const char *dir);
+/* len letters and digits nobody can guess, and a NUL. */
+void tree_random(char *text, size_t len);
 /* Reads a whole file of at most PATCH_FILE_MAX bytes, or a link's target. */
 int tree_read(const struct tree_entry *entry, const char *path, struct buf *out);
 /* -1: cannot be read, 0: differ, 1: same bytes */

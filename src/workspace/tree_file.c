@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,6 +21,60 @@ static const struct open_how dir_how = {
 int tree_open_dir(int dir_fd, const char *path)
 {
     return sys_openat2(dir_fd, *path ? path : ".", &dir_how);
+}
+
+int tree_make_parent(int base_fd, const char *path, const char **ret_name)
+{
+    const char *slash = strrchr(path, '/');
+    char parent[TREE_PATH_MAX + 1];
+    size_t len = slash ? (size_t)(slash - path) : 0;
+    memcpy(parent, path, len);
+    parent[len] = '\0';
+    *ret_name = slash ? slash + 1 : path;
+    int fd = tree_open_dir(base_fd, parent);
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    _cleanup_close_ int at = tree_open_dir(base_fd, "");
+    for (char *p = parent; at >= 0 && *p;) {
+        size_t n = strcspn(p, "/");
+        bool last = p[n] == '\0';
+        p[n] = '\0';
+        int next = tree_open_dir(at, p);
+        if (next < 0 && errno == ENOENT && mkdirat(at, p, 0777) == 0)
+            next = tree_open_dir(at, p);
+        close(at);
+        at = next;
+        p += n + !last;
+    }
+    return TAKE_FD(at);
+}
+
+int tree_make_path(const char *dir)
+{
+    char path[TREE_PATH_MAX + 1];
+    size_t len = strlen(dir);
+    if (len >= sizeof(path)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(path, dir, len + 1);
+    for (char *p = strchr(path + 1, '/'); p; p = strchr(p + 1, '/')) {
+        *p = '\0';
+        if (mkdir(path, 0777) < 0 && errno != EEXIST)
+            return -1;
+        *p = '/';
+    }
+    return mkdir(path, 0777) < 0 && errno != EEXIST ? -1 : 0;
+}
+
+void tree_random(char *text, size_t len)
+{
+    static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+    unsigned char bytes[16] = {0};
+    (void)!getrandom(bytes, sizeof(bytes), 0);
+    for (size_t i = 0; i < len; i++)
+        text[i] = letters[bytes[i % sizeof(bytes)] % 32];
+    text[len] = '\0';
 }
 
 int tree_open_file(int layer_fd, const char *path)
@@ -82,7 +137,7 @@ static ssize_t tree_read_full(int fd, char *data, size_t len, off_t pos)
 /* Files of the same size; holes on both sides are passed over. */
 int tree_same_bytes(int a, int b)
 {
-    static char one[65536], two[65536];
+    char one[16384], two[16384]; /* on the stack: this runs in threads of the caller's, too */
     for (off_t pos = 0;;) {
         off_t data = MIN(tree_next_data(a, pos), tree_next_data(b, pos));
         if (data == INT64_MAX)

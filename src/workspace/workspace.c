@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
@@ -17,27 +16,9 @@
 #include "workspace/scan.h"
 #include "workspace/workspace_internal.h"
 
-bool workspace_is_id(const char *id)
-{
-    static const char letters[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-    size_t len = strlen(id);
-    return len > 0 && len <= WORKSPACE_ID_MAX && strspn(id, letters) == len && id[0] != '.' &&
-           id[0] != '-';
-}
-
 void workspace_init(struct workspace *ws)
 {
     *ws = (struct workspace){.place_fd = -1, .state_fd = -1, .base_fd = -1};
-}
-
-int workspace_lock(int fd, bool wait)
-{
-    int r;
-    do
-        r = flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB));
-    while (r < 0 && errno == EINTR);
-    return r;
 }
 
 static char *workspace_join(const char *dir, const char *name)
@@ -56,16 +37,6 @@ static int workspace_open_base(struct workspace *ws, struct cordon_err *err)
     if (ws->base_fd < 0)
         return err_set(err, CORDON_ERR_CONFIG, "workspace", errno, "%s", ws->base);
     return 0;
-}
-
-static void workspace_random(char *text, size_t len)
-{
-    static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
-    unsigned char bytes[16] = {0};
-    (void)!getrandom(bytes, sizeof(bytes), 0);
-    for (size_t i = 0; i < len; i++)
-        text[i] = letters[bytes[i % sizeof(bytes)] % 32];
-    text[len] = '\0';
 }
 
 /* The state's own folders, and the time from which on a change is somebody's. */
@@ -90,7 +61,7 @@ static int workspace_fill(struct workspace *ws, struct cordon_err *err)
 static int workspace_make_state(struct workspace *ws, const char *name, struct cordon_err *err)
 {
     char temp[64], tail[13];
-    workspace_random(tail, 12);
+    tree_random(tail, 12);
     snprintf(temp, sizeof(temp), WORKSPACE_NEW "-%s", tail);
     ws->state = workspace_join(ws->place, name);
     if (!ws->state)
@@ -146,7 +117,7 @@ int workspace_temp(const char *base, struct workspace *ret_ws, struct cordon_err
     struct workspace ws;
     char name[64] = WORKSPACE_TEMP_PREFIX;
     workspace_init(&ws);
-    workspace_random(name + strlen(name), 12);
+    tree_random(name + strlen(name), 12);
     ws.base = realpath(base, NULL);
     if (!ws.base) {
         err_set(err, CORDON_ERR_CONFIG, "workspace", errno, "%s", base);
@@ -196,12 +167,12 @@ int workspace_new(const char *root, const char *id, const char *base, struct wor
     workspace_init(&ws);
     if (id && !workspace_is_id(id))
         return err_set(err, CORDON_ERR_USAGE, "workspace", 0,
-                       "not an id: letters, digits, '.', '_' and '-', at most 64, the first a "
+                       "not an id: letters, digits, '.', '_' and '-', at most 100, the first a "
                        "letter or digit");
     if (id)
         snprintf(ws.id, sizeof(ws.id), "%s", id);
     else
-        workspace_random(ws.id, 8);
+        tree_random(ws.id, 8);
     if (base && !(ws.base = realpath(base, NULL)))
         return err_set(err, CORDON_ERR_CONFIG, "workspace", errno, "%s", base);
     int r = workspace_open_root(&ws, root, true, err);
@@ -272,7 +243,7 @@ int workspace_open(const char *root, const char *id, struct workspace *ret_ws,
 static int workspace_drop(const struct workspace *ws, const char *name)
 {
     char trash[64] = WORKSPACE_TRASH "-";
-    workspace_random(trash + strlen(trash), 12);
+    tree_random(trash + strlen(trash), 12);
     if (renameat(ws->place_fd, name, ws->place_fd, trash) < 0)
         return errno == ENOENT ? 0 : -1;
     return copy_remove(ws->place_fd, trash);

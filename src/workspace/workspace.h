@@ -22,7 +22,7 @@
 #include "workspace/tree.h"
 
 #define WORKSPACE_ROOT ".sandbox"
-#define WORKSPACE_ID_MAX 64
+#define WORKSPACE_ID_MAX 100
 #define WORKSPACE_TEMP_PREFIX "cordon-workspace-"
 
 struct workspace {
@@ -39,6 +39,7 @@ struct workspace {
     struct timespec made_at; /* the file system's own clock when the state was complete */
 };
 
+/* task.c: letters, digits, '.', '_' and '-', the first neither '.' nor '-' */
 bool workspace_is_id(const char *id);
 
 /* A state for one run. */

@@ -9,7 +9,7 @@
 #define WORKSPACE_NEW ".cordon-workspace-new"     /* prefix of what is being made */
 
 void workspace_init(struct workspace *ws);
-int workspace_lock(int fd, bool wait);
+int workspace_lock(int fd, bool wait); /* task.c */
 
 /* record.c: the text of WORK_ROOT/.meta/ID */
 int record_write(const struct workspace *ws, struct cordon_err *err);

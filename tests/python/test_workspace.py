@@ -1,17 +1,19 @@
 """cordon.workspace: actions, diffs that git takes, hostile trees, logs, configuration."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 import time
 
 import pytest
 
-from cordon import _patch, _tree
 from cordon.workspace import SandboxConfig, TestResult, apply_action, cleanup, prepare_workspace, run_tests
 
 
@@ -122,7 +124,7 @@ def test_hostile_trees(home, config):
                                    "echo x > .git/hooks/pre-commit")
     assert "secret\n" not in result.diff.replace(f"{home}/secret", "") and "root:" not in result.diff
     assert {"link", "dir", "fifo", "f"} <= set(result.changed_files) and ".git" not in result.diff
-    deep = "import os\nfor i in range(2000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    deep = "import os\nfor i in range(2100):\n    os.mkdir('d')\n    os.chdir('d')\n"
     result = apply_action(workspace, {"command": ["python3", "-c", deep]}, config=config)
     assert "not every change" in result.error
     started = time.monotonic()
@@ -161,55 +163,98 @@ def test_configuration(home, monkeypatch):
 # ---- patches ------------------------------------------------------------------------------------
 
 def random_tree(rng):
+    """name: (is a link, executable, bytes)"""
     found = {}
     for _ in range(rng.randrange(8)):
         name, kind = rng.choice(["a", "b c", "d/e", "ü", 'q"', "t\tb", "z\nn", "-x"]), rng.random()
         if kind < 0.7:
             lines = [rng.choice(["x\n", "y\n", "zz\n", "\r\n", "é", "\x0c\n"]) for _ in range(rng.randrange(40))]
-            found[name] = _tree.Entry("file", rng.random() < 0.3, (), "".join(lines).encode())
+            found[name] = (False, rng.random() < 0.3, "".join(lines).encode())
         elif kind < 0.85:
-            found[name] = _tree.Entry("file", False, (), rng.randbytes(rng.randrange(300)))
+            found[name] = (False, False, rng.randbytes(rng.randrange(300)))
         else:
-            found[name] = _tree.Entry("link", content=b"to-" + bytes([97 + rng.randrange(9)]))
+            found[name] = (True, False, b"to-" + bytes([97 + rng.randrange(9)]))
     return found
 
 
-def put(top, tree):
-    for name, entry in tree.items():
-        path = pathlib.Path(top, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if entry.kind == "link":
-            path.symlink_to(os.fsdecode(entry.content))
-        else:
-            path.write_bytes(entry.content)
-            path.chmod(0o755 if entry.executable else 0o644)
+PUT = """
+import os, shutil, sys
+for name in os.listdir("."):
+    shutil.rmtree(name) if os.path.isdir(name) and not os.path.islink(name) else os.unlink(name)
+for name, (link, executable, data) in eval(sys.stdin.read()).items():
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    if link:
+        os.symlink(data, name)
+        continue
+    with open(name, "wb") as file:
+        file.write(data)
+    os.chmod(name, 0o755 if executable else 0o644)
+"""
 
 
+def look(top):
+    found = {}
+    for folder, folders, names in os.walk(top):
+        for name in names + [one for one in folders if os.path.islink(os.path.join(folder, one))]:
+            path = pathlib.Path(folder, name)
+            link = path.is_symlink()
+            found[str(path.relative_to(top))] = (link, not link and bool(path.stat().st_mode & 0o100),
+                                                 os.fsencode(os.readlink(path)) if link else path.read_bytes())
+    return found
+
+
+@workspaces
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
-def test_git_takes_every_patch(home):
+def test_git_takes_every_patch(home, config):
     rng = random.Random(11)
-    for number in range(60):
-        old, new = random_tree(rng), random_tree(rng)
-        top = home / str(number)
-        top.mkdir()
-        put(top, old)
-        diff, changed = _patch.changes(_tree.Snapshot(old), _tree.Snapshot(new))
-        assert bool(diff) == bool(changed)
-        if diff:
-            run = subprocess.run(["git", "apply", "-"], input=diff.encode(), cwd=top, capture_output=True)
+    workspace = prepare_workspace("t", {}, config=config)
+    original = home / "original"
+    for _ in range(12):
+        shutil.rmtree(original, ignore_errors=True)
+        shutil.copytree(workspace, original, symlinks=True)
+        new = random_tree(rng)
+        result = apply_action(workspace, {"command": ["python3", "-c", PUT], "stdin": repr(new)}, config=config)
+        assert result.exit_code == 0 and result.error is None, result
+        assert look(workspace) == new and bool(result.diff) == bool(result.changed_files)
+        if result.diff:
+            run = subprocess.run(["git", "apply", "-"], input=result.diff.encode(), cwd=original, capture_output=True)
             assert run.returncode == 0, run.stderr
-        assert _tree.snapshot(str(top)).entries == new
+        assert look(original) == new
 
 
-def test_patch_is_small_and_bounded():
-    old = [f"{i}\n" for i in range(20_000)]
-    new = old[:100] + ["new\n"] + old[100:15_000] + old[15_001:]
-    text = _patch.changes(_tree.Snapshot({"f": _tree.Entry("file", content="".join(old).encode())}),
-                          _tree.Snapshot({"f": _tree.Entry("file", content="".join(new).encode())}))[0]
-    assert text.count("@@ -") == 2 and len(text.splitlines()) < 25
-    rng = random.Random(5)
-    started = time.monotonic()
-    for words in (("a\n", "b\n"), ("\n",), tuple(f"{i}\n" for i in range(300))):
-        a, b = ("".join(rng.choice(words) for _ in range(200_000)).encode() for _ in range(2))
-        _patch.changes(_tree.Snapshot({"f": _tree.Entry("file", content=a)}), _tree.Snapshot({"f": _tree.Entry("file", content=b)}))
-    assert time.monotonic() - started < 30
+@workspaces
+def test_many_threads_one_workspace(config):
+    """Commands in one workspace take turns; each has its own change in its diff and no other's."""
+    workspace = prepare_workspace("t", {}, config=config)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda i: sh(workspace, config, f"echo {i} > f{i}"), range(8)))
+    assert [result.changed_files for result in results] == [[f"f{i}"] for i in range(8)]
+
+
+@workspaces
+def test_allowed_names_are_looked_up_once(config):
+    """A file of the workspace never stands for an allowed name, whatever PATH says."""
+    workspace = prepare_workspace("t", {"sh": "#!/bin/bash\necho mine\n"}, config=config)
+    sh(workspace, config, "chmod +x sh")
+    result = sh(workspace, config, "echo system", env={"PATH": "/workspace:/usr/bin:/bin"})
+    assert result.stdout == "system\n"
+    inner = sh(workspace, config, "exec env sh", env={"PATH": "/workspace:/usr/bin:/bin"})
+    assert inner.stdout == "mine\n"  # the same file runs where the guest itself asks for it
+
+
+@workspaces
+def test_interrupt_ends_the_guest(home, config):
+    """Ctrl-C comes through while a command runs, and the workspace is free again."""
+    prepare_workspace("t", {}, config=config)
+    code = ("import sys\nfrom cordon.workspace import *\n"
+            f"config = SandboxConfig(work_root={config.work_root!r}, logs_dir={config.logs_dir!r})\n"
+            f"apply_action({config.work_root!r} + '/t', {{'command': ['sh', '-c', 'touch begun; sleep 60']}}, config=config)\n")
+    child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE,
+                             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    deadline = time.monotonic() + 30
+    while not (home / "work/t/begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    assert b"KeyboardInterrupt" in child.communicate(timeout=30)[1]
+    assert sh(home / "work/t", config, "echo free").stdout == "free\n"
+    assert os.listdir(home / "work") == ["t"]

@@ -1,0 +1,238 @@
+/* Trees of tasks. Runs in the caller's process, see task.h. */
+#include "workspace/task.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "workspace/copy.h"
+#include "workspace/patch.h"
+#include "workspace/workspace_internal.h"
+
+/* What is remembered of a tree before a command: enough for the trees of tasks, and never a
+ * caller's whole disk or day. */
+#define TASK_BYTES ((uint64_t)1 << 30)
+#define TASK_ENTRIES 200000
+#define TASK_SECONDS 30
+#define TASK_KEEP_FREE ((uint64_t)64 << 20)
+
+bool workspace_is_id(const char *id)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    size_t len = strlen(id);
+    return len > 0 && len <= WORKSPACE_ID_MAX && strspn(id, letters) == len && id[0] != '.' &&
+           id[0] != '-';
+}
+
+int workspace_lock(int fd, bool wait)
+{
+    int r;
+    do
+        r = flock(fd, LOCK_EX | (wait ? 0 : LOCK_NB));
+    while (r < 0 && errno == EINTR);
+    return r;
+}
+
+static int task_open_root(const char *root)
+{
+    return open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int task_open_tree(int root_fd, const char *id)
+{
+    return openat(root_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* ---- Making and removing ---- */
+
+bool task_is_safe_name(const char *name)
+{
+    size_t len = strlen(name);
+    if (len == 0 || len > TREE_PATH_MAX - 95 || *name == '/')
+        return false;
+    for (const char *part = name; *part;) {
+        size_t n = strcspn(part, "/");
+        if (n == 0 || n > 255 || (n == 1 && part[0] == '.') ||
+            (n == 2 && part[0] == '.' && part[1] == '.'))
+            return false;
+        part += n;
+        if (*part == '/' && !*++part)
+            return false;
+    }
+    return true;
+}
+
+static int task_write_file(int tree_fd, const struct task_file *f)
+{
+    const char *name, *data = f->data;
+    _cleanup_close_ int dir = tree_make_parent(tree_fd, f->name, &name);
+    _cleanup_close_ int fd =
+        dir < 0 ? -1
+                : openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                         f->is_executable ? 0755 : 0644);
+    if (fd < 0)
+        return -1;
+    for (size_t done = 0; done < f->len;) {
+        ssize_t n = write(fd, data + done, f->len - done);
+        if (n < 0 && errno != EINTR)
+            return -1;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int task_fill(int tree_fd, const struct task_file *files, size_t n, struct cordon_err *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (task_write_file(tree_fd, &files[i]) < 0)
+            return err_set(err, CORDON_ERR_USAGE, "task", errno, "%.200s", files[i].name);
+    return 0;
+}
+
+/* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. */
+static int task_drop(int root_fd, const char *id)
+{
+    char trash[64] = WORKSPACE_TRASH "-";
+    tree_random(trash + strlen(trash), 12);
+    if (renameat(root_fd, id, root_fd, trash) < 0)
+        return errno == ENOENT ? 0 : -1;
+    return copy_remove(root_fd, trash);
+}
+
+int task_make(const char *root, const char *id, const struct task_file *files, size_t n_files,
+              struct cordon_err *err)
+{
+    char temp[64] = WORKSPACE_NEW "-";
+    for (size_t i = 0; i < n_files; i++)
+        if (!files[i].name || !task_is_safe_name(files[i].name))
+            return err_set(err, CORDON_ERR_USAGE, "task", 0,
+                           "%.200s: not a relative path inside the workspace",
+                           files[i].name ? files[i].name : "(no name)");
+    tree_random(temp + strlen(temp), 12);
+    _cleanup_close_ int root_fd = tree_make_path(root) < 0 ? -1 : task_open_root(root);
+    if (root_fd < 0 || mkdirat(root_fd, temp, 0755) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "task", errno, "%.900s", root);
+    _cleanup_close_ int tree_fd = task_open_tree(root_fd, temp);
+    int r = tree_fd < 0 || workspace_lock(tree_fd, false) < 0
+                ? err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%.900s/%s", root, temp)
+                : task_fill(tree_fd, files, n_files, err);
+    if (r == 0 && (task_drop(root_fd, id) < 0 || renameat(root_fd, temp, root_fd, id) < 0))
+        r = err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%.900s/%s", root, id);
+    if (r < 0)
+        copy_remove(root_fd, temp);
+    return r;
+}
+
+bool task_exists(const char *root, const char *id)
+{
+    _cleanup_close_ int root_fd = task_open_root(root);
+    struct stat st;
+    return root_fd >= 0 && fstatat(root_fd, id, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(st.st_mode);
+}
+
+int task_remove(const char *root, const char *id, struct cordon_err *err)
+{
+    _cleanup_close_ int root_fd = task_open_root(root);
+    if (root_fd < 0 && errno == ENOENT)
+        return 0;
+    if (root_fd < 0 || task_drop(root_fd, id) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%.900s/%s", root, id);
+    return 0;
+}
+
+/* ---- In use ---- */
+
+static uint64_t task_deadline(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)(now.tv_sec + TASK_SECONDS) * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The state lies beside the tree, where no guest of this task can see it, and is locked as long as
+ * somebody is behind it. */
+static int task_make_state(struct task_hold *h)
+{
+    snprintf(h->state, sizeof(h->state), WORKSPACE_TRASH "-");
+    tree_random(h->state + strlen(h->state), 12);
+    if (mkdirat(h->root_fd, h->state, 0700) < 0) {
+        h->state[0] = '\0';
+        return -1;
+    }
+    h->state_fd = task_open_tree(h->root_fd, h->state);
+    if (h->state_fd < 0 || workspace_lock(h->state_fd, false) < 0 ||
+        mkdirat(h->state_fd, "before", 0700) < 0)
+        return -1;
+    h->before_fd = task_open_tree(h->state_fd, "before");
+    return h->before_fd < 0 ? -1 : 0;
+}
+
+static int task_remember(struct task_hold *h, struct cordon_err *err)
+{
+    struct copy_options options = {.is_own = true,
+                                   .file_bytes = PATCH_FILE_MAX,
+                                   .max_bytes = TASK_BYTES,
+                                   .max_entries = TASK_ENTRIES,
+                                   .deadline_ns = task_deadline(),
+                                   .keep_free = TASK_KEEP_FREE,
+                                   .ret_cut = &h->is_cut};
+    struct stat st;
+    if (task_make_state(h) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%s", h->state);
+    if (copy_tree(h->tree_fd, h->before_fd, &options, err) < 0)
+        return -1;
+    /* the clock of the files themselves: what they show from now on is the command's doing */
+    _cleanup_close_ int mark = openat(
+        h->state_fd, "copied", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (mark < 0 || futimens(mark, NULL) < 0 || fstat(mark, &st) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%s/copied", h->state);
+    h->copied_at = st.st_ctim;
+    return 0;
+}
+
+int task_hold_begin(const char *root, const char *id, bool wait, struct task_hold *ret_hold,
+                    struct cordon_err *err)
+{
+    struct task_hold h = TASK_HOLD_INIT;
+    int r;
+    h.root_fd = task_open_root(root);
+    h.tree_fd = h.root_fd < 0 ? -1 : task_open_tree(h.root_fd, id);
+    if (h.tree_fd < 0)
+        r = err_set(err, CORDON_ERR_USAGE, "task", errno, "%.900s/%s", root, id);
+    else if (workspace_lock(h.tree_fd, wait) < 0)
+        r = err_set(err, CORDON_ERR_USAGE, "task", errno, "workspace %s is in use", id);
+    else
+        r = task_remember(&h, err);
+    if (r < 0)
+        task_hold_end(&h);
+    else
+        *ret_hold = h;
+    return r;
+}
+
+int task_hold_compare(struct task_hold *h, struct tree_changes *ret_changes,
+                      struct cordon_err *err)
+{
+    struct tree_state old = {-1, h->before_fd}, new = {-1, h->tree_fd};
+    struct tree_options options = {.copied_at = h->copied_at};
+    return tree_compare(&old, &new, &options, ret_changes, err);
+}
+
+void task_hold_end(struct task_hold *h)
+{
+    util_close(&h->before_fd);
+    if (h->state[0])
+        copy_remove(h->root_fd, h->state);
+    util_close(&h->state_fd);
+    util_close(&h->tree_fd);
+    util_close(&h->root_fd);
+    *h = TASK_HOLD_INIT;
+}
