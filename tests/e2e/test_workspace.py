@@ -343,7 +343,7 @@ def test_the_state_is_not_the_guests_to_see(shared):
     ws("rm", ident, cwd=shared)
 
 
-@pytest.mark.parametrize("ident", ["../x", "a/b", "", ".", "..", ".hidden", "-rf", "x" * 65, "a b", "a\nb"])
+@pytest.mark.parametrize("ident", ["../x", "a/b", "", ".", "..", ".hidden", "-rf", "x" * 101, "a b", "a\nb"])
 def test_unsafe_ids_are_refused(shared, ident):
     assert cordon("workspace", "new", "--id", ident, cwd=str(shared)).returncode == 64
     assert cordon("workspace", "diff", "--", ident, cwd=str(shared)).returncode == 64
