@@ -4,7 +4,8 @@
  * are made.
  *
  * Rules on what leaves, not routes: the bridge's gateway must stay the way out and its neighbour,
- * while nobody may speak to it. The guest cannot go around them: it has no raw or packet sockets. */
+ * while nobody may speak to it. The guest cannot go around them: it has no raw or packet sockets.
+ */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <grp.h>

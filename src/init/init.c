@@ -35,6 +35,7 @@
 #include <unistd.h>
 
 #include "base/util.h"
+#include "init/sweep.h"
 #include "init/usage.h"
 
 #define INIT_SLOW_LOOK_MS 100 /* of looks that decide nothing */
@@ -171,9 +172,8 @@ static _Noreturn void init_end(struct init *in, enum init_kind kind)
     struct rusage used;
     if (!in->report.wall_ns)
         in->report.wall_ns = init_now_ns() - in->began_ns;
-    kill(-1, SIGKILL);
-    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
-        ;
+    int last = in->report.wstatus;
+    sweep_all(in->main_pid, &last);
     getrusage(RUSAGE_CHILDREN, &used);
     in->report.kind = kind;
     in->report.cpu_user_ns =

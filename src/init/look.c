@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/util.h"
@@ -57,6 +58,16 @@ void look_tree(struct look *ret_look)
     if (getrusage(RUSAGE_CHILDREN, &gone) == 0)
         l.cpu_ns += look_time(&gone.ru_utime) + look_time(&gone.ru_stime);
     *ret_look = l;
+}
+
+bool look_kernel(struct look *ret_look)
+{
+    struct sysinfo all;
+    if (sysinfo(&all) < 0)
+        return false;
+    *ret_look = (struct look){.memory_bytes = (uint64_t)(all.totalram - all.freeram) * all.mem_unit,
+                              .tasks = all.procs > 0 ? all.procs - 1u : 0};
+    return true;
 }
 
 bool look_duty(struct look_duty *d, unsigned percent, uint64_t now_ns, uint64_t cpu_ns)

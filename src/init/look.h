@@ -14,6 +14,9 @@ struct look {
 /* Sums over every process of the container but ourselves. */
 void look_tree(struct look *ret_look);
 
+/* Memory and tasks as a kernel counts them that is wholly the container's own, in one call. */
+bool look_kernel(struct look *ret_look);
+
 /* CPU percent by standing still when ahead: arithmetic only. True: the guest must stand. */
 struct look_duty {
     uint64_t began_ns, stopped_ns; /* stopped_ns: in all */

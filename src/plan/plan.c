@@ -91,7 +91,7 @@ static uint64_t plan_data_limit(const struct plan_limits *l)
 /* The largest request for private memory that can succeed, 0: not known. */
 static uint64_t plan_map_limit(const struct plan *p, const struct host *host)
 {
-    if (p->by_group.memory)
+    if (p->by_group.memory || p->own_kernel)
         return host->memory_bytes;
     uint64_t data = plan_data_limit(&p->limits);
     return host->memory_bytes ? MIN(data, host->memory_bytes) : data;
@@ -112,7 +112,7 @@ static int plan_rlimits(struct plan *p, const struct policy *policy)
         r |= plan_rlimit(p, RLIMIT_NOFILE, policy_num(policy, FIELD_FILE_DESCRIPTORS));
     if (policy_has(policy, FIELD_MAX_FILE_SIZE))
         r |= plan_rlimit(p, RLIMIT_FSIZE, policy_num(policy, FIELD_MAX_FILE_SIZE));
-    if (p->limits.memory_bytes && !p->by_group.memory)
+    if (p->limits.memory_bytes && !p->by_group.memory && !p->own_kernel)
         r |= plan_rlimit(p, RLIMIT_DATA, plan_data_limit(&p->limits));
     /* Counted per user namespace, so exact in tier full; pid 1 shares the id and is not counted
      * against the guest. A backstop where a pids group holds the limit already, and above it: the
@@ -160,7 +160,7 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
 {
     struct seccomp_options *o = &p->filter_options;
     o->notify = p->tier == TIER_FULL || p->landlock_abi >= 1;
-    o->refuse_memfd = p->limits.memory_bytes && !p->by_group.memory;
+    o->refuse_memfd = p->limits.memory_bytes && !p->by_group.memory && !p->own_kernel;
     o->refuse_affinity = p->cores != 0;
     o->refuse_fork = p->limits.processes == 1 && !p->by_group.pids;
     if (p->limits.memory_bytes)

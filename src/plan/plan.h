@@ -44,8 +44,13 @@
 #define PLAN_OCI_ROOT PLAN_OCI_BUNDLE "/rootfs"
 #define PLAN_OCI_BINDS PLAN_OCI_PLACE "/binds"     /* per operation: what it shows */
 #define PLAN_OCI_OVERLAY PLAN_OCI_PLACE "/overlay" /* where the workspace's overlay is mounted */
+#define PLAN_OCI_STATE PLAN_OCI_PLACE "/state"     /* the runtime's own */
+#define PLAN_OCI_REPORT PLAN_OCI_PLACE "/report"   /* what gVisor's pid 1 has to say */
 #define PLAN_OCI_SCRATCH PLAN_OCI_PLACE "/scratch" /* the one tmpfs behind /tmp, home, shm */
-#define PLAN_OCI_INIT "/.cordon/init"              /* inside: ours, the container's pid 1 */
+/* What a kernel of the guest's own may take beside the memory it gives out, where it is held by
+ * looking: its text, its heap, its helpers. */
+#define PLAN_KERNEL_BYTES (UINT64_C(256) << 20)
+#define PLAN_OCI_INIT "/.cordon/init" /* inside: ours, the container's pid 1 */
 
 /* Operations on the guest's root, executed in order by the guest's pid 1 before the pivot. dst is
  * relative to the new root, without a leading slash. */
@@ -102,6 +107,13 @@ struct plan_oci {
     const char *config; /* config.json of the bundle */
     /* A caller who is not root: ids for the launcher's own root beside the caller's. */
     unsigned sub_uid, sub_gid;
+    /* The launcher makes the guest's view of control groups: there are groups of ours to hide. */
+    bool group_view;
+    /* Limits that pid 1 holds in a kernel of the guest's own, by looking; 0: not needed. */
+    struct {
+        uint64_t memory_bytes;
+        unsigned processes, cpu_percent;
+    } look;
     bool alone; /* there are none: gVisor can do with one id, for guests that write no host files */
 };
 
@@ -210,10 +222,13 @@ struct plan {
     const struct plan_oci *oci; /* NULL: the wall is our own */
     const char *rootfs;         /* host folder in the place of the host's runtime, or NULL */
     bool time_ns;
-    bool own_profile;        /* the caller's profile narrows the filter: it may refuse what our own
-                                steps behind it need, so there must be none */
-    bool time_at_exec;       /* execve enters a time namespace that waits (Linux 6.3) */
-    bool host_network;       /* --unsafe-host-network */
+    bool own_profile;  /* the caller's profile narrows the filter: it may refuse what our own
+                          steps behind it need, so there must be none */
+    bool time_at_exec; /* execve enters a time namespace that waits (Linux 6.3) */
+    bool host_network; /* --unsafe-host-network */
+    /* gVisor: the guest's tasks are not the host's, and what the host measures is that kernel too.
+     */
+    bool own_kernel;
     struct plan_net *net;    /* NULL: no way out */
     const char *private_dir; /* tier landlock: home, TMPDIR and cwd in one; made before the start,
                                 removed after */

@@ -104,11 +104,13 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
 }
 
 /* gVisor counts and spends for itself: its kernel is made of ordinary processes that live inside
- * the same limits. Memory below what it takes to start is refused; processes are held as a bound on
- * its own tasks, which is coarse, so a small number is refused as well. */
+ * the same limits. Memory below what it takes to start is refused. Processes are held by pid 1,
+ * which asks that kernel, and outside by a bound on its own tasks, which is coarse; as a burst
+ * between two looks is not seen, a small number is refused as well. */
 #define GVISOR_MEMORY (UINT64_C(64) << 20)
+#define GVISOR_SETUP_NS (UINT64_C(60) * 1000000000)
 #define GVISOR_PROCESSES 32u
-#define GVISOR_TASKS(processes) ((processes)*4u + 256u)
+#define GVISOR_TASKS(processes) ((processes)*8u + 1024u)
 
 int plan_gvisor_processes(const struct plan *p, struct cordon_err *err)
 {
@@ -119,17 +121,9 @@ int plan_gvisor_processes(const struct plan *p, struct cordon_err *err)
     return err_hint(err, "raise it, or use another backend");
 }
 
-static int oci_gvisor_limits(struct plan *p, struct cordon_err *err)
+static int oci_gvisor_limits(struct plan *p, struct plan_oci *o, struct cordon_err *err)
 {
     struct plan_limits *l = &p->limits;
-    if (l->memory_bytes && !p->by_group.memory) {
-        err_set(
-            err, CORDON_ERR_HOST, "plan", 0,
-            "memory_limit: under gVisor only a control group can hold it: its guests' memory is "
-            "a file that nobody outside can tell apart");
-        return err_hint(err, "run as root, or delegate a cgroup v2 group to this user (`cordon "
-                             "doctor`), or use another backend");
-    }
     if (l->memory_bytes && l->memory_bytes < GVISOR_MEMORY) {
         err_set(err, CORDON_ERR_HOST, "plan", 0,
                 "memory_limit: gVisor's own kernel needs 64M of it");
@@ -137,6 +131,10 @@ static int oci_gvisor_limits(struct plan *p, struct cordon_err *err)
     }
     if (plan_gvisor_processes(p, err) < 0)
         return -1;
+    o->look.memory_bytes = p->by_group.memory ? 0 : l->memory_bytes;
+    o->look.processes = l->processes;
+    /* whole cores are given by affinity */
+    o->look.cpu_percent = p->by_group.cpu || l->cpu_percent % 100 == 0 ? 0 : l->cpu_percent;
     if (l->processes)
         l->processes = GVISOR_TASKS(MIN(l->processes, 1u << 20));
     return 0;
@@ -146,7 +144,6 @@ static int oci_gvisor_limits(struct plan *p, struct cordon_err *err)
 static int oci_check(const struct plan *p, const struct plan_request *req, const struct plan_oci *o,
                      struct cordon_err *err)
 {
-    const struct policy *policy = req->policy;
     const char *what = NULL;
     if (p->tier != TIER_FULL)
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
@@ -155,16 +152,7 @@ static int oci_check(const struct plan *p, const struct plan_request *req, const
     if (str_eq(o->wall, "gvisor") && o->runtime != PLAN_RUNTIME_RUNSC)
         return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "backend gvisor has one runtime: runsc");
     bool gvisor = o->runtime == PLAN_RUNTIME_RUNSC;
-    if (policy_num(policy, FIELD_NETWORK) == NETWORK_BRIDGE ||
-        policy_value(policy, FIELD_ALLOW_NETWORK)->n_items > 0 ||
-        policy_num(policy, FIELD_ALLOW_NETWORK) ||
-        policy_value(policy, FIELD_ALLOW_DOMAINS)->n_items > 0 ||
-        policy_value(policy, FIELD_ALLOW_PATTERNS)->n_items > 0 ||
-        policy_value(policy, FIELD_PUBLISH)->n_items > 0 ||
-        policy_value(policy, FIELD_ALLOW_HOST_PORT)->n_items > 0 ||
-        policy_bool(policy, FIELD_LOG_NETWORK))
-        what = "network access";
-    else if (policy_bool(policy, FIELD_REUSE))
+    if (policy_bool(req->policy, FIELD_REUSE))
         what = "reuse";
     else if (gvisor && p->terminal)
         what = "a terminal";
@@ -187,25 +175,29 @@ static void oci_strings(struct jsonw *j, const char *key, const char *const *lis
     jsonw_close(j, ']');
 }
 
+/* pid 1 is the guest's id without a capability; under gVisor it is root of that kernel, see
+ * backend/oci/inside.c. */
 static void oci_process(struct jsonw *j, const struct plan *p)
 {
     static const char *const args[] = {PLAN_OCI_INIT}, *const env[] = {"PATH=/usr/bin:/bin"};
-    static const char *const sets[] = {"bounding", "effective", "inheritable", "permitted",
+    static const char *const sets[] = {"bounding", "effective", "permitted", "inheritable",
                                        "ambient"};
+    static const char *const rights[] = {"CAP_KILL", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"};
+    size_t n_sets = p->own_kernel ? 3 : 0; /* that have any */
     jsonw_open(j, "process", '{');
     jsonw_bool(j, "terminal", false);
     jsonw_open(j, "user", '{');
-    jsonw_uint(j, "uid", PLAN_GUEST_UID);
-    jsonw_uint(j, "gid", PLAN_GUEST_GID);
+    jsonw_uint(j, "uid", p->own_kernel ? 0 : PLAN_GUEST_UID);
+    jsonw_uint(j, "gid", p->own_kernel ? 0 : PLAN_GUEST_GID);
     jsonw_uint(j, "umask", 022);
     jsonw_close(j, '}');
     oci_strings(j, "args", args, ARRAY_SIZE(args));
     oci_strings(j, "env", env, ARRAY_SIZE(env));
-    jsonw_str(j, "cwd", p->cwd);
+    jsonw_str(j, "cwd", p->own_kernel ? "/" : p->cwd);
     jsonw_bool(j, "noNewPrivileges", true);
     jsonw_open(j, "capabilities", '{');
     for (size_t i = 0; i < ARRAY_SIZE(sets); i++)
-        oci_strings(j, sets[i], NULL, 0);
+        oci_strings(j, sets[i], rights, i < n_sets ? ARRAY_SIZE(rights) : 0);
     jsonw_close(j, '}');
     jsonw_close(j, '}');
 }
@@ -292,10 +284,13 @@ static int oci_mounts(struct plan *p, struct jsonw *j, struct cordon_err *err)
     static const char *const dev[] = {"nosuid", "noexec", "mode=755", "size=64k"};
     static const char *const pts[] = {"nosuid", "noexec", "newinstance", "ptmxmode=0666",
                                       "mode=0620"};
+    static const char *const report[] = {"bind", "rw", "nosuid", "nodev", "noexec"};
     jsonw_open(j, "mounts", '[');
     oci_mount(j, "/proc", "proc", "proc", proc, ARRAY_SIZE(proc));
     oci_mount(j, "/dev", "tmpfs", "tmpfs", dev, ARRAY_SIZE(dev));
     oci_mount(j, "/dev/pts", "devpts", "devpts", pts, ARRAY_SIZE(pts));
+    if (p->own_kernel)
+        oci_mount(j, "/.cordon/report", "bind", PLAN_OCI_REPORT, report, ARRAY_SIZE(report));
     for (size_t i = 0; i < p->n_ops; i++)
         if (oci_op(p, j, i, err) < 0)
             return -1;
@@ -309,8 +304,9 @@ static int oci_linux(struct plan *p, struct jsonw *j, struct cordon_err *err)
     jsonw_open(j, "linux", '{');
     jsonw_open(j, "namespaces", '[');
     for (size_t i = 0; i < ARRAY_SIZE(spaces); i++) {
-        if ((p->host_network && str_eq(spaces[i], "network")) ||
-            (p->oci->runtime == PLAN_RUNTIME_RUNSC && str_eq(spaces[i], "cgroup")))
+        /* the host's, or one that the launcher is in already */
+        if (((p->host_network || p->net) && str_eq(spaces[i], "network")) ||
+            ((p->own_kernel || p->oci->group_view) && str_eq(spaces[i], "cgroup")))
             continue;
         jsonw_open(j, NULL, '{');
         jsonw_str(j, "type", spaces[i]);
@@ -377,9 +373,12 @@ int plan_oci(struct plan *p, const struct plan_request *req, struct cordon_err *
      * process that moves into it waits for a grace period of the kernel (3 to 15 ms). */
     if (p->cgroups.kind != HOST_CGROUP_V2)
         p->cgroups.v2[0] = '\0';
-    if (o->runtime == PLAN_RUNTIME_RUNSC) {
+    p->own_kernel = o->runtime == PLAN_RUNTIME_RUNSC;
+    o->group_view = !p->own_kernel && p->cgroups.kind != HOST_CGROUP_NONE;
+    if (p->own_kernel) {
         p->landlock_abi = 0; /* its kernel has none */
-        if (oci_gvisor_limits(p, err) < 0)
+        p->setup_ns = GVISOR_SETUP_NS;
+        if (oci_gvisor_limits(p, o, err) < 0)
             return -1;
     }
     return oci_config(p, o, err);

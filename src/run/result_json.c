@@ -184,7 +184,9 @@ void result_json_enforcement(struct jsonw *j, const struct result *r)
         snprintf(limits, sizeof(limits), "memory %s, cpu %s, processes %s",
                  p->by_group.memory ? "by cgroup" : "sampled",
                  p->by_group.cpu ? "by cgroup" : "sampled",
-                 p->by_group.pids ? "by cgroup" : "by rlimit");
+                 p->own_kernel      ? "sampled"
+                 : p->by_group.pids ? "by cgroup"
+                                    : "by rlimit");
         jsonw_str(j, "limits", limits);
         if (p->missing)
             jsonw_str(j, "missing", p->missing);

@@ -78,6 +78,7 @@ struct supervised {
     size_t n_disks;
     uint64_t next_look_ns, next_disk_ns, disk_used, files_made;
     uint64_t look_cpu_ns, processes_peak;
+    struct sample kernel_cpu; /* of a kernel of the guest's own, before it */
     uint64_t last_memory, last_memory_ns;
     bool finished;
 

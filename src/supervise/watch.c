@@ -115,9 +115,16 @@ int supervise_watch_start(struct supervised *s, struct cordon_err *err)
     return 0;
 }
 
+/* Of a guest with a kernel of its own pid 1 holds the limit, and we that kernel. */
+static uint64_t watch_memory_limit(const struct plan *p)
+{
+    uint64_t limit = p->by_group.memory ? 0 : p->limits.memory_bytes;
+    return limit && p->own_kernel ? limit + PLAN_KERNEL_BYTES : limit;
+}
+
 static void watch_memory(struct supervised *s, const struct sample *now, uint64_t now_ns)
 {
-    uint64_t limit = s->plan->limits.memory_bytes;
+    uint64_t limit = watch_memory_limit(s->plan);
     uint64_t growth = 0;
     if (s->last_memory_ns && now_ns > s->last_memory_ns && now->memory_bytes > s->last_memory)
         growth = (now->memory_bytes - s->last_memory) * 1000000000u / (now_ns - s->last_memory_ns);
@@ -138,7 +145,7 @@ static void watch_duty(struct supervised *s, uint64_t now_ns)
 {
     unsigned percent = s->plan->limits.cpu_percent;
     bool stop, was = s->duty.stopped;
-    if (!s->plan->cores || percent % 100 == 0)
+    if (!s->plan->cores || percent % 100 == 0 || s->plan->own_kernel)
         return;
     if (s->duty.percent == 0)
         sample_duty_start(&s->duty, percent, now_ns);
@@ -151,21 +158,35 @@ static void watch_duty(struct supervised *s, uint64_t now_ns)
     s->next_look_ns = MIN(s->next_look_ns, at);
 }
 
+/* Of a guest with a kernel of its own: what that kernel used before is not the guest's, its tasks
+ * and its memory are not either, and pid 1 tells those. */
+static void watch_without_kernel(struct supervised *s, struct sample *now)
+{
+    if (!s->kernel_cpu.cpu_user_ns && !s->kernel_cpu.cpu_sys_ns)
+        s->kernel_cpu = *now;
+    now->cpu_user_ns -= MIN(now->cpu_user_ns, s->kernel_cpu.cpu_user_ns);
+    now->cpu_sys_ns -= MIN(now->cpu_sys_ns, s->kernel_cpu.cpu_sys_ns);
+    now->memory_bytes = 0;
+    now->tasks = 0;
+}
+
 static void watch_tree(struct supervised *s, uint64_t now_ns)
 {
     struct sample now;
     bool holds = !s->plan->by_group.memory;
-    struct sample_options options = {.memory_limit = holds ? s->plan->limits.memory_bytes : 0};
+    struct sample_options options = {.memory_limit = watch_memory_limit(s->plan)};
     s->next_look_ns = now_ns + WATCH_FAST_NS;
     if (!s->sampler && sample_open(s->guest.pid, &s->sampler, NULL) < 0)
         return;
     if (sample_tree(s->sampler, &options, &now) < 0)
         return;
-    sample_merge(&s->peak, &now);
-    s->look_cpu_ns = MAX(s->look_cpu_ns, now.cpu_user_ns + now.cpu_sys_ns);
     s->next_look_ns = now_ns + WATCH_SLOW_NS;
     if (holds)
         watch_memory(s, &now, now_ns);
+    if (s->plan->own_kernel)
+        watch_without_kernel(s, &now);
+    s->look_cpu_ns = MAX(s->look_cpu_ns, now.cpu_user_ns + now.cpu_sys_ns);
+    sample_merge(&s->peak, &now);
 }
 
 /* What the groups measure; costs a few reads, and says nothing where there is none. */
@@ -184,7 +205,8 @@ void supervise_watch_last(struct supervised *s)
 {
     struct sample now;
     struct sample_options options = {0};
-    if (!watch_needs_tree(s->plan) || !s->sampler || sample_tree(s->sampler, &options, &now) < 0)
+    if (!watch_needs_tree(s->plan) || s->plan->own_kernel || !s->sampler ||
+        sample_tree(s->sampler, &options, &now) < 0)
         return;
     now.memory_bytes = 0; /* an upper bound only, without the detail */
     sample_merge(&s->peak, &now);

@@ -32,11 +32,9 @@ def test_refused_calls_are_counted(wall):
     assert got.layers["denials"] == "observed" and got.layers["runtime"] == wall[-1]
 
 
-def test_network_is_refused(wall):
-    for words in (["--allow-network", "example.com"], ["--network", "bridge"], ["--log-network"], ["--publish", "8080:80"]):
-        got = run(*wall, *words, "--", "/bin/true")
-        assert got.code == 69 and not got.result["enforcement"]["layers"], got
-    assert run(*wall, "--network", "host", "--", "/bin/true", as_json=False).code == 64
+def test_reuse_is_refused(wall):
+    got = run(*wall, "--reuse", "--", "/bin/true")
+    assert got.code == 69 and not got.result["enforcement"]["layers"], got
 
 
 def test_runtime_of_another_backend(world):

@@ -1,5 +1,5 @@
-/* What pid 1 of a container is told: the supervisor's order, or that of a container that only holds,
- * with the secrets of this run and the packet rules in it. Runs in `cordon-docker`. */
+/* What pid 1 of a container is told: the supervisor's order, or that of a container that only
+ * holds, with the secrets of this run and the packet rules in it. Runs in `cordon-docker`. */
 #include <errno.h>
 #include <string.h>
 #include <sys/random.h>
@@ -57,7 +57,8 @@ void order_user(struct session *s, const struct binds *binds)
     order_head(s)->gid = binds->gid;
 }
 
-static void order_address(const uint8_t addr[static 16], uint32_t *ret_is_v4, uint8_t ret[static 16])
+static void order_address(const uint8_t addr[static 16], uint32_t *ret_is_v4,
+                          uint8_t ret[static 16])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     *ret_is_v4 = memcmp(addr, mapped, sizeof(mapped)) == 0;
@@ -65,7 +66,8 @@ static void order_address(const uint8_t addr[static 16], uint32_t *ret_is_v4, ui
     memcpy(ret, addr + (*ret_is_v4 ? 12 : 0), *ret_is_v4 ? 4 : 16);
 }
 
-/* The proxy the caller named by its address; one with a name is reached where its address may be. */
+/* The proxy the caller named by its address; one with a name is reached where its address may be.
+ */
 static uint32_t order_proxy(struct session *s)
 {
     struct proxyconnect proxy;

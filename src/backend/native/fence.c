@@ -20,7 +20,7 @@
     (SYS_LANDLOCK_FS_EXECUTE | SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_WRITE_FILE |            \
      SYS_LANDLOCK_FS_TRUNCATE | SYS_LANDLOCK_FS_IOCTL_DEV)
 
-static void fence_capset(struct native_child *c, unsigned set)
+void native_set_capabilities(struct native_child *c, unsigned set)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {{.effective = set, .permitted = set}};
@@ -31,7 +31,7 @@ static void fence_capset(struct native_child *c, unsigned set)
 
 void native_drop_last_capability(struct native_child *c)
 {
-    fence_capset(c, 0);
+    native_set_capabilities(c, 0);
 }
 
 /* Needs CAP_SETPCAP, takes nothing we hold away, and is inherited: once, and first. */
@@ -53,7 +53,7 @@ void native_drop_capabilities(struct native_child *c, unsigned keep)
     long r = raw_call(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL);
     if (r < 0)
         native_child_fail(c, "capabilities", (int)-r, "ambient set");
-    fence_capset(c, keep);
+    native_set_capabilities(c, keep);
     r = raw_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1);
     if (r < 0)
         native_child_fail(c, "no_new_privs", (int)-r, "prctl");

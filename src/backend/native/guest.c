@@ -161,7 +161,7 @@ static void guest_seal(struct native_child *c)
         guest_check(c, guest_filter(&p->filter, 0), "seccomp", "filter");
         return;
     }
-    if (p->oci && p->oci->runtime == PLAN_RUNTIME_RUNSC) {
+    if (p->own_kernel) {
         /* gVisor's kernel has filters, but nobody to tell */
         guest_check(c, guest_filter(&p->quiet_filter, 0), "seccomp", "filter");
         return;
@@ -267,6 +267,18 @@ int native_fence_apparmor(const char *name)
 
 /* ---- after pid 1 ---- */
 
+/* gVisor's pid 1 is root of that kernel; the guest is its ordinary user. */
+static void guest_leave_root(struct native_child *c)
+{
+    native_drop_bounding_set(c);
+    guest_check(c, raw_call(SYS_setgroups, 0, NULL), "ids", "setgroups");
+    guest_check(c, raw_call(SYS_setresgid, PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID), "ids",
+                "setresgid");
+    guest_check(c, raw_call(SYS_setresuid, PLAN_GUEST_UID, PLAN_GUEST_UID, PLAN_GUEST_UID), "ids",
+                "setresuid");
+    guest_check(c, raw_call(SYS_chdir, c->plan->cwd), "working directory", c->plan->cwd);
+}
+
 static int guest_main_after(void *arg)
 {
     struct native_guest *g = arg;
@@ -275,6 +287,8 @@ static int guest_main_after(void *arg)
     guest_limits(g->child);
     native_fence_cores(g->child);
     guest_groups(g->child);
+    if (g->child->plan->own_kernel)
+        guest_leave_root(g->child);
     guest_close(g);
     guest_start(g);
 }

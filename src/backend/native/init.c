@@ -65,8 +65,7 @@ static void init_answer(const struct native_child *c, int listener)
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
 }
 
-/* Was the guest's own disk full? Asked while its mounts still stand. */
-static void init_note_scratch(struct native_status *status)
+void native_init_note_scratch(struct native_status *status)
 {
     struct statfs fs;
     if (statfs("/tmp", &fs) == 0 && (fs.f_bfree == 0 || (fs.f_files && fs.f_ffree == 0)))
@@ -102,7 +101,7 @@ static bool init_reap(struct native_child *c, pid_t main_pid, bool *ret_alone)
         if (pid == main_pid) {
             status->wstatus = wstatus;
             status->exited_ns = native_now_ns();
-            init_note_scratch(status);
+            native_init_note_scratch(status);
             if (WIFSIGNALED(wstatus))
                 native_command_note_static(c->plan, status);
             status->ended_together++;

@@ -389,6 +389,8 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
     if (cgroup_usage(n->cgroup, &u) < 0)
         return -1;
     usage_of(&u, ret);
+    if (g->plan->own_kernel)
+        oci_usage(n, ret);
     return 0;
 }
 
@@ -529,6 +531,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     o->usage.processes_refused += n->status->processes_refused;
     o->static_bytes = n->status->static_bytes;
     o->usage.processes_peak = MAX(o->usage.processes_peak, n->status->ended_together);
+    if (g->plan->own_kernel)
+        oci_outcome(g->plan, n, o);
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
     if (n->cgroup)
         cgroup_remove_v1(n->cgroup);

@@ -26,6 +26,9 @@ enum native_state {
     NATIVE_FAILED,      /* the wall could not be built: stage, fail_errno, what */
 };
 
+/* A limit that pid 1 itself held, by looking. */
+enum native_hit { NATIVE_HIT_NONE, NATIVE_HIT_MEMORY, NATIVE_HIT_PROCESSES };
+
 struct native_status {
     _Atomic uint32_t state;
     int32_t fail_errno;
@@ -56,6 +59,13 @@ struct native_status {
     _Atomic uint32_t ready;  /* it stands and waits for its order */
     _Atomic uint32_t reaped; /* its pid 1 is gone, with what it used in all: */
     uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
+    /* of a guest with a kernel of its own: what that kernel measured, and pid 1 found */
+    struct native_inner {
+        bool told; /* the rest was filled in */
+        enum native_hit hit;
+        uint64_t cpu_user_ns, cpu_sys_ns, throttled_ns, memory_peak;
+        unsigned tasks_peak;
+    } inner;
     _Atomic uint32_t denials[NATIVE_CALLS];
 };
 
@@ -88,8 +98,10 @@ struct native {
     struct cgroup *cgroup;
     int go_fd; /* our end of the lifeline */
     int pidfd;
-    int dir_fd;              /* tier landlock: holds the lock of the guest's folder */
-    const char *dir;         /* belongs to the plan */
+    int dir_fd;      /* tier landlock: holds the lock of the guest's folder */
+    const char *dir; /* belongs to the plan */
+    /* own_kernel: what that kernel had used when the guest began, by its groups */
+    uint64_t kernel_user_ns, kernel_sys_ns;
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
 };
 
@@ -205,6 +217,7 @@ void native_drop_bounding_set(struct native_child *c);
  * native_drop_last_capability(). */
 void native_drop_capabilities(struct native_child *c, unsigned keep);
 void native_drop_last_capability(struct native_child *c);
+void native_set_capabilities(struct native_child *c, unsigned set); /* effective and permitted */
 /* root_fd: the guest's root where it is not ours yet, else -1 */
 int native_fence_make(struct native_child *c, int root_fd);
 
@@ -237,6 +250,8 @@ void native_command_note_static(const struct plan *p, struct native_status *stat
 /* init.c: reaps, serves the listener, reports */
 /* Before each answer to a refused call: past some thousand they wait. */
 void native_pace_refusals(void);
+/* Was the guest's own disk full? Asked while its mounts still stand. */
+void native_init_note_scratch(struct native_status *status);
 /* Was this call sent to the listener because one process is the limit? One that asks for namespaces
  * would be refused anyway. */
 bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags);

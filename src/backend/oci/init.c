@@ -18,9 +18,6 @@
 #include "base/util.h"
 
 #define INIT_JOB "/.cordon/job"
-#define INIT_BROKEN                                                                                \
-    125 /* not a status of the guest: the launcher looks for it where it matters                   \
-         */
 
 static int init_load(struct plan *ret)
 {
@@ -76,45 +73,21 @@ static _Noreturn void init_guarded(struct native_child *c)
     native_init_run(c, pid, &guest);
 }
 
-/* Under gVisor: the page is nobody's but ours, the end is told by the status. */
-static int init_plain(struct native_child *c)
-{
-    struct native_guest guest = {.child = c, .fence_fd = -1, .sig_fd = -1};
-    if (prctl(PR_SET_DUMPABLE, 0) < 0)
-        return INIT_BROKEN;
-    pid_t pid = native_guest_clone(&guest), one;
-    int status = 0;
-    if (pid < 0)
-        return INIT_BROKEN;
-    while ((one = wait(&status)) != pid)
-        if (one < 0 && errno != EINTR)
-            return INIT_BROKEN;
-    kill(-1, SIGKILL);
-    if (c->status->state == NATIVE_EXEC_FAILED)
-        return c->status->exec_errno == ENOENT || c->status->exec_errno == ENOTDIR ? 127 : 126;
-    if (c->status->state == NATIVE_FAILED) {
-        dprintf(2, "cordon: %s: %s: %s\n", c->status->stage, c->status->what,
-                strerror(c->status->fail_errno));
-        return INIT_BROKEN;
-    }
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
 int oci_init_main(void)
 {
     static struct plan plan;
     static struct native_child c = {.plan = &plan, .go_fd = -1, .done_fd = -1};
     if (init_load(&plan) < 0)
-        return INIT_BROKEN;
+        return OCI_INIT_BROKEN;
     bool gvisor = plan.oci->runtime == PLAN_RUNTIME_RUNSC;
     c.status = mmap(NULL, sizeof(*c.status), PROT_READ | PROT_WRITE,
                     MAP_SHARED | (gvisor ? MAP_ANONYMOUS : 0), gvisor ? -1 : OCI_FD_STATUS, 0);
     if (c.status == MAP_FAILED)
-        return INIT_BROKEN;
+        return OCI_INIT_BROKEN;
     umask(022);
+    if (gvisor)
+        return oci_inside_main(&c);
     if (chdir(plan.cwd) < 0)
         native_child_fail(&c, "working directory", errno, plan.cwd);
-    if (gvisor)
-        return init_plain(&c);
     init_guarded(&c);
 }

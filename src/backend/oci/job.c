@@ -16,6 +16,8 @@ struct job_head {
     uint32_t n_filter, n_quiet, n_rlimits, n_fences, n_args, n_env;
     uint32_t cores;
     int32_t landlock_abi;
+    uint64_t memory_bytes; /* what init itself has to hold, by looking; 0: nothing */
+    uint32_t processes, cpu_percent;
     uint8_t scope_signals, terminal, runtime, notify, refuse_fork, has_v2, has_apparmor;
 };
 
@@ -33,6 +35,9 @@ int oci_job_make(const struct plan *p, char **ret, size_t *ret_len, struct cordo
                          .n_fences = (uint32_t)p->n_fences,
                          .cores = p->cores,
                          .landlock_abi = p->landlock_abi,
+                         .memory_bytes = p->oci->look.memory_bytes,
+                         .processes = p->oci->look.processes,
+                         .cpu_percent = p->oci->look.cpu_percent,
                          .scope_signals = p->scope_signals,
                          .terminal = p->terminal,
                          .runtime = (uint8_t)p->oci->runtime,
@@ -134,8 +139,12 @@ int oci_job_read(char *text, size_t len, struct plan *p)
         p->apparmor = NULL;
     oci.runtime = (enum plan_runtime)h->runtime;
     p->oci = &oci;
+    p->own_kernel = oci.runtime == PLAN_RUNTIME_RUNSC;
     p->tier = TIER_FULL;
     p->cores = h->cores;
+    p->limits.memory_bytes = h->memory_bytes;
+    p->limits.processes = h->processes;
+    p->limits.cpu_percent = h->cpu_percent;
     p->landlock_abi = h->landlock_abi;
     p->scope_signals = h->scope_signals;
     p->terminal = h->terminal;

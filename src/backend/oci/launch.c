@@ -22,15 +22,6 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define LAUNCH_SAYS PLAN_OCI_PLACE "/says" /* what the runtime prints */
-#define LAUNCH_STATE PLAN_OCI_PLACE "/state"
-#define LAUNCH_HIGH 64 /* descriptors are put in order above this */
-
-static bool launch_is_gvisor(const struct native_child *c)
-{
-    return c->plan->oci->runtime == PLAN_RUNTIME_RUNSC;
-}
-
 static void launch_proc(struct native_child *c, const char *path, const char *text)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -120,7 +111,7 @@ static void launch_place(struct native_child *c)
               NULL);
     launch_mount(c, "tmpfs", PLAN_OCI_PLACE, MS_NOSUID | MS_NODEV,
                  "size=128m,nr_inodes=16384,mode=0755");
-    launch_mkdir(c, LAUNCH_STATE, 0700);
+    launch_mkdir(c, PLAN_OCI_STATE, 0700);
     launch_mkdir(c, PLAN_OCI_BINDS, 0755);
     launch_mkdir(c, PLAN_OCI_OVERLAY, 0755);
     launch_mkdir(c, PLAN_OCI_SCRATCH, 0755);
@@ -134,6 +125,8 @@ static void launch_place(struct native_child *c)
                  strlen(c->plan->oci->config));
     launch_write(c, PLAN_OCI_ROOT "/.cordon/job", c->oci->job, c->oci->job_len);
     launch_put_init(c);
+    if (oci_is_gvisor(c))
+        oci_gvisor_prepare(c);
 }
 
 /* Every flag is set here, on all mounts of the tree at once; the runtime's binds inherit them. */
@@ -277,170 +270,16 @@ static void launch_files(struct native_child *c)
         native_child_fail(c, "working directory", errno, "/");
 }
 
-/* Second lock behind the filter, for runtimes that make no user namespace of their own. */
+/* Second lock behind the filter, for runtimes that make no user namespace of their own; and the
+ * caller's inotify instances are its own. */
 static void launch_no_more_namespaces(struct native_child *c)
 {
     launch_proc(c, "/proc/sys/user/max_user_namespaces", "0");
+    launch_proc(c, "/proc/sys/user/max_inotify_instances", "64");
 }
 
-/* In the process that becomes the runtime: the descriptors of oci.h, in their order, and no other.
- */
-static int launch_descriptors(struct native_child *c)
+static void launch_layout(struct native_child *c)
 {
-    int fds[OCI_FD_ENTRIES + CGROUP_ENTRIES_MAX], n = 0;
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int says = open(LAUNCH_SAYS, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (null < 0 || says < 0)
-        return -1;
-    if (launch_is_gvisor(c))
-        return sys_close_range(3, ~0U) < 0 ? -1 : 0; /* the streams are the guest's */
-    fds[n++] = c->oci->status_fd;
-    fds[n++] = c->go_fd;
-    for (int i = 0; i < 3; i++)
-        fds[n++] = i;
-    fds[n++] = c->oci->v2_fd >= 0 ? c->oci->v2_fd : null;
-    for (size_t i = 0; i < c->n_entries; i++)
-        fds[n++] = c->entries[i];
-    for (int i = 0; i < n; i++)
-        if ((fds[i] = fcntl(fds[i], F_DUPFD, LAUNCH_HIGH)) < 0)
-            return -1;
-    if (dup2(null, 0) < 0 || dup2(says, 1) < 0 || dup2(says, 2) < 0)
-        return -1;
-    for (int i = 0; i < n; i++)
-        if (dup2(fds[i], OCI_FD_STATUS + i) < 0)
-            return -1;
-    return sys_close_range((unsigned)(OCI_FD_STATUS + n), ~0U) < 0 ? -1 : n;
-}
-
-static _Noreturn void launch_exec(struct native_child *c)
-{
-    static char *const env[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/",
-                                "XDG_RUNTIME_DIR=" PLAN_OCI_PLACE, NULL};
-    const struct plan *p = c->plan;
-    static char state[] = LAUNCH_STATE, bundle[] = PLAN_OCI_BUNDLE, says[] = LAUNCH_SAYS;
-    char *path = (char *)p->oci->path, keep[16];
-    sigset_t none;
-    int r = 0;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    if (launch_is_gvisor(c)) {
-        /* the guest's memory is the sandbox's: all of it is inside */
-        r = cgroup_enter(c->entries, c->n_entries);
-        if (r == 0 && c->oci->v2_fd >= 0)
-            r = cgroup_enter(&c->oci->v2_fd, 1);
-        if (r < 0)
-            native_child_fail(c, "cgroup", -r, "enter");
-        native_fence_cores(c);
-    }
-    int n = launch_descriptors(c);
-    if (n < 0)
-        native_child_fail(c, "descriptors", errno, "runtime");
-    snprintf(keep, sizeof(keep), "%d", n);
-    char *const runc[] = {path, "--root",   state,  "run",    "--detach", "--preserve-fds",
-                          keep, "--bundle", bundle, "cordon", NULL};
-    char *const crun[] = {path,
-                          "--root",
-                          state,
-                          "--cgroup-manager=disabled",
-                          "run",
-                          "--detach",
-                          "--preserve-fds",
-                          keep,
-                          "--bundle",
-                          bundle,
-                          "cordon",
-                          NULL};
-    char *const runsc[] = {path,
-                           "--root",
-                           state,
-                           "--log",
-                           says,
-                           "--rootless",
-                           "--ignore-cgroups",
-                           "--network=none",
-                           "run",
-                           "--bundle",
-                           bundle,
-                           "cordon",
-                           NULL};
-    char *const *const all[] = {
-        [PLAN_RUNTIME_RUNC] = runc, [PLAN_RUNTIME_CRUN] = crun, [PLAN_RUNTIME_RUNSC] = runsc};
-    execve(path, all[p->oci->runtime], env);
-    native_child_fail(c, "runtime", errno, path);
-}
-
-/* The last line the runtime printed: its reason. */
-static _Noreturn void launch_runtime_failed(struct native_child *c)
-{
-    static char text[4096];
-    int fd = open(LAUNCH_SAYS, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' '))
-        n--;
-    text[n > 0 ? n : 0] = '\0';
-    char *line = strrchr(text, '\n');
-    line = line ? line + 1 : text;
-    native_child_fail(c, "runtime", 0, *line ? line : "the runtime failed without a word");
-}
-
-/* Reaps until the container's init is gone: it is the only child that is left then. */
-static _Noreturn void launch_reap(struct native_child *c, pid_t runtime)
-{
-    int status;
-    pid_t pid;
-    while ((pid = waitpid(-1, &status, __WALL)) > 0 || errno == EINTR)
-        if (pid == runtime && (!WIFEXITED(status) || WEXITSTATUS(status) != 0)) {
-            if (atomic_load(&c->status->state) == NATIVE_SETUP)
-                launch_runtime_failed(c);
-            _exit(1); /* init told its own reason */
-        }
-    _exit(0);
-}
-
-/* gVisor: the runtime stays, ends as its guest ended, and takes signals for it. */
-static _Noreturn void launch_watch(struct native_child *c, pid_t runtime, int sig_fd)
-{
-    struct native_status *s = c->status;
-    struct pollfd fds[2] = {{.fd = sig_fd, .events = POLLIN}, {.fd = c->go_fd, .events = POLLIN}};
-    int status = 0;
-    pid_t pid;
-    for (;;) {
-        while ((pid = waitpid(-1, &status, __WALL | WNOHANG)) > 0 && pid != runtime)
-            ;
-        if (pid == runtime)
-            break;
-        char drop[512], sig;
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
-            native_child_fail(c, "init", errno, "poll");
-        if (fds[0].revents)
-            (void)!read(sig_fd, drop, sizeof(drop));
-        if (fds[1].revents) {
-            if (read(c->go_fd, &sig, 1) <= 0)
-                _exit(1); /* the supervisor is gone */
-            kill(runtime, sig);
-        }
-    }
-    s->exited_ns = native_now_ns();
-    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    struct stat says;
-    if (code >= 125 && stat(LAUNCH_SAYS, &says) == 0 && says.st_size > 0)
-        launch_runtime_failed(c);
-    if (!WIFEXITED(status))
-        _exit(1); /* the sandbox itself was killed: the state says that it ran */
-    s->wstatus = code > 128 && code <= 192 ? code - 128 : code << 8;
-    atomic_store(&s->state, NATIVE_EXITED);
-    kill(-1, SIGKILL);
-    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR)
-        ;
-    native_child_note_end(c);
-    _exit(0);
-}
-
-_Noreturn void oci_launch_main(struct native_child *c)
-{
-    native_child_begin(c);
-    launch_become_root(c);
-    launch_place(c);
     int rootfd = open(PLAN_OCI_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int overlay = open(PLAN_OCI_OVERLAY, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (rootfd < 0 || overlay < 0)
@@ -452,32 +291,39 @@ _Noreturn void oci_launch_main(struct native_child *c)
     close(rootfd);
     close(overlay);
     launch_files(c);
+}
+
+_Noreturn void oci_launch_main(struct native_child *c)
+{
+    bool gvisor = oci_is_gvisor(c);
+    struct oci_spaces spaces = {0};
+    native_child_begin(c);
+    launch_become_root(c);
+    launch_place(c);
+    oci_spaces_begin(c, &spaces);
+    launch_layout(c);
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
-    if (!launch_is_gvisor(c))
-        launch_no_more_namespaces(c);
-    /* runsc talks to its sandbox by the name of an abstract socket, which is one per network */
-    else if (unshare(CLONE_NEWNET) < 0)
-        native_child_fail(c, "network namespace", errno, "unshare");
     int sig_fd = native_child_signals(c, false);
     if (native_child_receive_groups(c) < 0)
         _exit(1); /* the supervisor gave up or died */
-    if (launch_is_gvisor(c)) {
+    oci_spaces_enter(c, &spaces);
+    if (gvisor) {
         native_child_note_usage(c);
         atomic_store(&c->status->no_listener, 1);
-        c->status->started_ns = native_now_ns();
-        atomic_store(&c->status->state, NATIVE_STARTED);
+    } else {
+        launch_no_more_namespaces(c);
     }
     pid_t runtime = fork();
     if (runtime == 0)
-        launch_exec(c);
+        oci_runtime_exec(c);
     if (runtime < 0)
         native_child_fail(c, "fork", errno, "runtime");
     /* The guest's streams are its own now. */
     for (int i = 0; i < 3; i++)
         close(i);
-    if (launch_is_gvisor(c))
-        launch_watch(c, runtime, sig_fd);
+    if (gvisor)
+        oci_gvisor_watch(c, runtime, sig_fd);
     close(c->oci->status_fd);
-    launch_reap(c, runtime);
+    oci_runtime_reap(c, runtime);
 }

@@ -12,7 +12,8 @@
  *                      └── init (pid 1 of the container) ── the guest's program
  *
  * runsc cannot hand descriptors in: there the launcher keeps the status page, the runtime stays as
- * the sandbox's parent, and init reports by its exit status. */
+ * the sandbox's parent, and init (inside.c) reports in a file that the launcher reads (gvisor.c).
+ */
 #ifndef OCI_OCI_H
 #define OCI_OCI_H
 
@@ -29,6 +30,22 @@ enum oci_fd {
     OCI_FD_STDERR,
     OCI_FD_V2,      /* cgroup.procs of the v2 group, or /dev/null */
     OCI_FD_ENTRIES, /* entries of v1 groups, as many as there are */
+};
+
+#define OCI_REPORT "/.cordon/report" /* inside: where gVisor's init reports */
+#define OCI_INIT_BROKEN 125          /* not a status of the guest: init could not do its work */
+
+/* What gVisor's init has to say; written as a whole. */
+struct oci_report {
+    uint32_t state; /* enum native_state: NATIVE_STARTED, then how it ended */
+    uint32_t hit;   /* enum native_hit */
+    int32_t wstatus, exec_errno, fail_errno;
+    uint32_t scratch_full;
+    uint64_t wall_ns, cpu_user_ns, cpu_sys_ns, throttled_ns;
+    uint64_t memory_peak, static_bytes;
+    uint32_t tasks_peak;
+    char stage[24];
+    char what[256];
 };
 
 /* What the supervisor opens and makes before the clone. */
@@ -51,6 +68,33 @@ int oci_write_maps(const struct plan *p, const struct oci_start *o, pid_t pid, u
 
 /* launch.c: the launcher; never returns */
 _Noreturn void oci_launch_main(struct native_child *c);
+bool oci_is_gvisor(const struct native_child *c);
+
+/* spaces.c, in the launcher: begun beside the layout, entered before the runtime starts */
+struct oci_spaces {
+    struct native_child *c;
+    struct native_netns net;
+    pid_t group_pid;
+    int group_fd; /* or -errno */
+};
+void oci_spaces_begin(struct native_child *c, struct oci_spaces *s);
+void oci_spaces_enter(struct native_child *c, struct oci_spaces *s);
+
+/* runtime.c, in the launcher or a copy of it; none returns */
+_Noreturn void oci_runtime_exec(struct native_child *c);
+_Noreturn void oci_runtime_failed(struct native_child *c);
+_Noreturn void oci_runtime_reap(struct native_child *c, pid_t runtime);
+
+/* gvisor.c, in the launcher: the file of the report, and the watch over a runtime that stays */
+void oci_gvisor_prepare(struct native_child *c);
+_Noreturn void oci_gvisor_watch(struct native_child *c, pid_t runtime, int sig_fd);
+
+/* start.c, in the supervisor: what the guest's own kernel told goes before what the host measured
+ * of that kernel. */
+struct backend_outcome;
+struct backend_usage;
+void oci_usage(struct native *n, struct backend_usage *u); /* while it runs; from its start on */
+void oci_outcome(const struct plan *p, const struct native *n, struct backend_outcome *o);
 
 /* job.c: the plan's inner half as bytes. The text is made by the supervisor and read by init, which
  * is the same program. */
@@ -59,7 +103,8 @@ int oci_job_make(const struct plan *p, char **ret, size_t *ret_len, struct cordo
 int oci_job_read(char *text, size_t len, struct plan *ret);
 #define OCI_JOB_MAX ((size_t)64 << 20)
 
-/* init.c: main() of the container's pid 1 */
+/* init.c: main() of the container's pid 1; inside.c: the same under gVisor */
 int oci_init_main(void);
+int oci_inside_main(struct native_child *c);
 
 #endif

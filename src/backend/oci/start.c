@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -83,6 +84,47 @@ int oci_prepare(const struct plan *p, struct oci_start **ret, struct native_stat
     *ret = o;
     *ret_status = page;
     return 0;
+}
+
+/* What its groups say without what that kernel had used before the guest. */
+static void start_own_cpu(const struct native *n, struct backend_usage *u)
+{
+    u->cpu_user_ns -= MIN(u->cpu_user_ns, n->kernel_user_ns);
+    u->cpu_sys_ns -= MIN(u->cpu_sys_ns, n->kernel_sys_ns);
+}
+
+void oci_usage(struct native *n, struct backend_usage *u)
+{
+    if (!n->kernel_user_ns && !n->kernel_sys_ns) {
+        n->kernel_user_ns = u->cpu_user_ns;
+        n->kernel_sys_ns = u->cpu_sys_ns;
+    }
+    start_own_cpu(n, u);
+    u->processes_peak = u->processes_now = 0; /* that kernel's, not the guest's */
+}
+
+void oci_outcome(const struct plan *p, const struct native *n, struct backend_outcome *o)
+{
+    const struct native_inner *in = &n->status->inner;
+    struct backend_usage *u = &o->usage;
+    o->memory_hit = in->hit == NATIVE_HIT_MEMORY;
+    o->processes_hit = in->hit == NATIVE_HIT_PROCESSES;
+    u->processes_peak = in->tasks_peak;
+    u->throttled_ns = MAX(u->throttled_ns, in->throttled_ns);
+    if (!p->by_group.memory)
+        u->peak_memory_bytes = in->memory_peak;
+    start_own_cpu(n, u);
+    /* a guest that was over before anybody looked, or no groups: as its own kernel counted */
+    bool known = n->cgroup && (n->kernel_user_ns || n->kernel_sys_ns);
+    if (in->told && !known) {
+        u->cpu_user_ns = in->cpu_user_ns;
+        u->cpu_sys_ns = in->cpu_sys_ns;
+    } else if (!known) {
+        u->cpu_user_ns = u->cpu_sys_ns = 0; /* who looked from outside knows */
+    }
+    /* that kernel fell, and it had been refused a task: the burst came between two looks */
+    if (o->end == BACKEND_KILLED && u->processes_refused > 0 && u->oom_kills == 0)
+        o->processes_hit = true;
 }
 
 static int start_run_helper(const char *path, pid_t pid, unsigned root, unsigned guest)
