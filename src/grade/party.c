@@ -7,9 +7,6 @@
 #include "base/util.h"
 #include "lang/source.h"
 
-#define PARTY_PROCESSES 64
-#define PARTY_OUTPUT ((uint64_t)64 << 10)
-
 /* Reads texts from standard input: so many modules, each a name and its source, then what to do
  * with them, which may read more. */
 static const char party_boot[] = "import posix,sys\n"
@@ -64,9 +61,10 @@ struct party_module {
 };
 
 static const struct party_module party_modules_tests[] = {
-    {"grade_wire", grade_text_wire},     {"grade_side", grade_text_side},
-    {"grade_tests", grade_text_tests},   {"grade_plain", grade_text_plain},
-    {"grade_pytest", grade_text_pytest}, {"grade_doctest", grade_text_doctest},
+    {"grade_wire", grade_text_wire},       {"grade_side", grade_text_side},
+    {"grade_tests", grade_text_tests},     {"grade_tame", grade_text_tame},
+    {"grade_plain", grade_text_plain},     {"grade_pytest", grade_text_pytest},
+    {"grade_doctest", grade_text_doctest},
 };
 static const struct party_module party_modules_user[] = {
     {"grade_wire", grade_text_wire},
@@ -137,32 +135,66 @@ static void party_pack(struct buf *out, const char *data, size_t len)
 }
 
 static const char party_zygote_main[] =
-    "import grade_wire,grade_user,grade_zygote\n"
-    "serve=grade_zygote.prepare(s().decode(),grade_wire)\n"
-    "_enter=lambda s=s,e=grade_zygote.enter,w=grade_wire,u=grade_user:e(s,w,u)\n"
+    "import grade_wire,grade_user,grade_tests,grade_zygote\n"
+    "serve=grade_zygote.prepare(s().decode(),grade_wire,grade_user,grade_tests)\n"
+    "_enter_submission=lambda s=s,e=grade_zygote.submission,w=grade_wire,u=grade_user:e(s,w,u)\n"
+    "_enter_tests=lambda s=s,e=grade_zygote.tests,w=grade_wire,t=grade_tests:e(s,w,t)\n"
     "serve()\n";
+
+static void party_pack_module(struct buf *out, const struct party_module *m)
+{
+    party_pack(out, m->name, strlen(m->name));
+    party_pack(out, m->text, strlen(m->text));
+}
 
 struct zygote *party_warm_up(const struct policy *policy, const struct policy_input *input)
 {
+    static const struct party_module more[] = {{"grade_user", grade_text_user},
+                                               {"grade_zygote", grade_text_zygote}};
     _cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
     char library[4096];
     struct zygote *z = NULL;
     struct cordon_err err;
     if (zygote_library(library, sizeof(library)) < 0)
         return NULL;
-    buf_char(&text, (char)(ARRAY_SIZE(party_modules_user) + 1));
-    for (size_t i = 0; i < ARRAY_SIZE(party_modules_user); i++) {
-        party_pack(&text, party_modules_user[i].name, strlen(party_modules_user[i].name));
-        party_pack(&text, party_modules_user[i].text, strlen(party_modules_user[i].text));
-    }
-    party_pack(&text, "grade_zygote", strlen("grade_zygote"));
-    party_pack(&text, grade_text_zygote, strlen(grade_text_zygote));
+    buf_char(&text, (char)(ARRAY_SIZE(party_modules_tests) + ARRAY_SIZE(more)));
+    for (size_t i = 0; i < ARRAY_SIZE(party_modules_tests); i++)
+        party_pack_module(&text, &party_modules_tests[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(more); i++)
+        party_pack_module(&text, &more[i]);
     party_pack(&text, party_zygote_main, strlen(party_zygote_main));
     party_pack(&text, library, strlen(library));
     struct zygote_program program = {party_boot, text.data, text.len};
     if (text.failed || zygote_open(policy, input, &program, &z, &err) < 0)
         return NULL;
     return z;
+}
+
+/* An interpreter that was there before its guest has no environment of the guest's yet. */
+void party_environ(const struct party *p, struct jsonw *j)
+{
+    jsonw_open(j, NULL, '{');
+    jsonw_open(j, "d", '[');
+    for (char **e = p->run.plan->env; *e; e++) {
+        const char *equals = strchr(*e, '=');
+        if (!equals || !jsonw_is_utf8(*e, strlen(*e)))
+            continue;
+        jsonw_bytes(j, NULL, *e, (size_t)(equals - *e));
+        jsonw_str(j, NULL, equals + 1);
+    }
+    jsonw_close(j, ']');
+    jsonw_close(j, '}');
+}
+
+static int party_send_environ(struct party *p, struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
+    struct jsonw j = {.out = &text};
+    party_environ(p, &j);
+    if (text.failed)
+        return err_nomem(err, "grade");
+    party_send_text(p, text.data, text.len);
+    return 0;
 }
 
 bool party_is_code(const char *data, size_t len)
@@ -178,36 +210,6 @@ bool party_is_code(const char *data, size_t len)
         len -= sizeof(n) + n;
     }
     return len == 0;
-}
-
-/* ---- what it may use ---- */
-
-static void party_number(struct policy *p, enum field_id id, uint64_t num)
-{
-    p->values[id] = (struct policy_value){.set = true, .num = num, .written = (char *)""};
-}
-
-/* The wall clock of both is that of the suite and is kept by the grader. The tests' side serves
- * many suites; it shares no place with the submission that either can write to. */
-static void party_derive(struct party *p, enum party_role role, const struct policy *from)
-{
-    static const enum field_id none[] = {FIELD_CPU_TIME,      FIELD_KILL_ON_OUTPUT_LIMIT,
-                                         FIELD_NETWORK,       FIELD_ALLOW_NETWORK,
-                                         FIELD_ALLOW_DOMAINS, FIELD_ALLOW_PATTERNS,
-                                         FIELD_PUBLISH,       FIELD_ALLOW_HOST_PORT,
-                                         FIELD_LOG_NETWORK,   FIELD_OUTPUT,
-                                         FIELD_WORKSPACE,     FIELD_UNSAFE_HOST_NETWORK,
-                                         FIELD_ALLOW_WRITE,   FIELD_MOUNTS};
-    p->policy = *from;
-    p->policy.values[FIELD_TIME_LIMIT] = (struct policy_value){0};
-    p->policy.values[FIELD_ALLOWED_BINARIES] = (struct policy_value){0};
-    if (role != PARTY_TESTS)
-        return;
-    for (size_t i = 0; i < ARRAY_SIZE(none); i++)
-        p->policy.values[none[i]] = (struct policy_value){0};
-    if (policy_num(&p->policy, FIELD_PROCESSES) < PARTY_PROCESSES)
-        party_number(&p->policy, FIELD_PROCESSES, PARTY_PROCESSES);
-    party_number(&p->policy, FIELD_MAX_OUTPUT, PARTY_OUTPUT);
 }
 
 /* ---- callbacks ---- */
@@ -248,7 +250,8 @@ static void party_on_done(struct run_job *run)
 int party_start(struct party *p, enum party_role role, const struct party_place *place,
                 struct cordon_err *err)
 {
-    party_derive(p, role, place->policy);
+    zygote_policy(role == PARTY_TESTS ? ZYGOTE_TESTS : ZYGOTE_SUBMISSION, place->policy,
+                  &p->policy);
     const struct policy *policy = &p->policy;
     if (policy_has(policy, FIELD_VENV)) {
         struct policy *own = arena_alloc(&p->arena, sizeof(*own));
@@ -275,15 +278,16 @@ int party_start(struct party *p, enum party_role role, const struct party_place 
                     .stdin_fd = -1,
                     .on_start = party_on_start},
     };
-    p->warm = role == PARTY_SUBMISSION && place->warm;
+    p->warm = place->warm;
     if (p->warm)
-        p->run.backend = &backend_zygote;
+        p->run.backend = &backend_zygote[role == PARTY_TESTS ? ZYGOTE_TESTS : ZYGOTE_SUBMISSION];
     else if (role == PARTY_TESTS)
         party_send_tests_program(p, place->many);
     else
         party_send_user_program(p, place->code);
     p->started = true;
-    if (run_start(&p->run, err) < 0) {
+    if (run_start(&p->run, err) < 0 ||
+        (p->warm && role == PARTY_TESTS && party_send_environ(p, err) < 0)) {
         party_done(p);
         return -1;
     }

@@ -11,6 +11,7 @@
 #include <cordon.h>
 
 #include "base/arena.h"
+#include "base/jsonw.h"
 #include "base/buf.h"
 #include "grade/channel.h"
 #include "serve/zygote.h"
@@ -25,7 +26,7 @@ struct party_place {
     bool many;         /* the tests' side will serve many runs: it is worth preparing for */
     /* byte code of the submission's side, as the tests' side sent it; empty: its text serves */
     const struct buf *code;
-    bool warm; /* submissions are copies of the warm interpreter (party_warm_up) */
+    bool warm; /* both sides are copies of the warm interpreter (party_warm_up) */
 };
 
 enum party_role { PARTY_TESTS, PARTY_SUBMISSION };
@@ -47,13 +48,17 @@ struct party {
 };
 
 /* guest_text.c, made from python/cordon/guest/ by tools/embed. */
-extern const char grade_text_wire[], grade_text_side[], grade_text_tests[], grade_text_plain[],
-    grade_text_pytest[], grade_text_doctest[], grade_text_user[], grade_text_zygote[];
+extern const char grade_text_wire[], grade_text_side[], grade_text_tests[], grade_text_tame[],
+    grade_text_plain[], grade_text_pytest[], grade_text_doctest[], grade_text_user[],
+    grade_text_zygote[];
 
 /* Starts the interpreter submissions are copied from; NULL: not here, they start cold. The place is
  * the one they will have. */
 struct zygote *party_warm_up(const struct policy *policy, const struct policy_input *input);
 
+/* The variables of its environment, for a side that has none of its own (warm): a tagged
+ * dictionary. */
+void party_environ(const struct party *p, struct jsonw *j);
 /* Is this the byte code of the submission's side, in as many parts as it has? */
 bool party_is_code(const char *data, size_t len);
 

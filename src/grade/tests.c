@@ -161,22 +161,6 @@ static void tests_user_gone(struct party *p)
     tests_check_end(r);
 }
 
-/* An interpreter that was there before its guest has no environment of the guest's yet. */
-static void tests_send_environ(struct jsonw *j, const struct plan *plan)
-{
-    jsonw_open(j, NULL, '{');
-    jsonw_open(j, "d", '[');
-    for (char **e = plan->env; *e; e++) {
-        const char *equals = strchr(*e, '=');
-        if (!equals || !jsonw_is_utf8(*e, strlen(*e)))
-            continue;
-        jsonw_bytes(j, NULL, *e, (size_t)(equals - *e));
-        jsonw_str(j, NULL, equals + 1);
-    }
-    jsonw_close(j, ']');
-    jsonw_close(j, '}');
-}
-
 /* Options as the guest's own reader takes them: a tagged dictionary. */
 static int tests_send_source(struct tests_run *r, struct cordon_err *err)
 {
@@ -195,7 +179,7 @@ static int tests_send_source(struct tests_run *r, struct cordon_err *err)
     jsonw_bool(&j, NULL, t->copy_back);
     if (r->user.warm) {
         jsonw_str(&j, NULL, "environ");
-        tests_send_environ(&j, r->user.run.plan);
+        party_environ(&r->user, &j);
     }
     if (vars) {
         jsonw_str(&j, NULL, "imports");

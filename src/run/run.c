@@ -175,11 +175,6 @@ void run_cancel(struct run_job *job)
         supervise_end(&job->supervised, CAUSE_CANCELLED);
 }
 
-void run_settle(void)
-{
-    backend_native.settle();
-}
-
 void run_done(struct run_job *job)
 {
     if (job->running)

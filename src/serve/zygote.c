@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,10 +24,20 @@
 #define ZYGOTE_SETTINGS_MAX (200 * 1024)
 #define ZYGOTE_WAIT_S 20
 
+/* A guest that was made; its descriptors are ours. */
+struct zygote_made {
+    struct zygote_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t n_fds;
+};
+
 struct zygote {
     int fd;
     pid_t pid;
-    bool dead;
+    bool dead, ready;
+    size_t n_asked; /* submissions' sides that were asked for and not answered yet */
+    struct zygote_made ahead[ZYGOTE_AHEAD];
+    size_t n_ahead;
 };
 
 static struct zygote *zygote_current;
@@ -118,8 +129,8 @@ static int zygote_feed(int fd, const void *data, size_t len)
 }
 
 /* One answer, with its descriptors; a zygote that does not answer is ended and not asked again. */
-static int zygote_answer(struct zygote *z, struct zygote_reply *ret, int fds[static WIRE_FDS_MAX],
-                         size_t *ret_n_fds)
+static int zygote_receive(struct zygote *z, struct zygote_reply *ret, int fds[static WIRE_FDS_MAX],
+                          size_t *ret_n_fds)
 {
     ssize_t n;
     do
@@ -134,6 +145,23 @@ static int zygote_answer(struct zygote *z, struct zygote_reply *ret, int fds[sta
     return -1;
 }
 
+/* The answer to what was asked last. Guests that were asked for ahead come before it. */
+static int zygote_answer(struct zygote *z, enum zygote_kind kind, enum zygote_role role,
+                         struct zygote_made *ret)
+{
+    for (;;) {
+        if (zygote_receive(z, &ret->reply, ret->fds, &ret->n_fds) < 0)
+            return -1;
+        bool is_ahead = ret->reply.kind == ZYGOTE_START && ret->reply.role == ZYGOTE_SUBMISSION;
+        if (is_ahead && z->n_asked > 0)
+            z->n_asked--;
+        if (ret->reply.kind == kind && (kind != ZYGOTE_START || ret->reply.role == role))
+            return 0;
+        if (is_ahead && z->n_ahead < ZYGOTE_AHEAD)
+            z->ahead[z->n_ahead++] = *ret;
+    }
+}
+
 static int zygote_ask(struct zygote *z, enum zygote_kind kind, uint32_t index)
 {
     struct zygote_request req = {.kind = (uint32_t)kind, .index = index};
@@ -142,6 +170,41 @@ static int zygote_ask(struct zygote *z, enum zygote_kind kind, uint32_t index)
         return 0;
     z->dead = true;
     return -1;
+}
+
+/* It serves, or never will. */
+static bool zygote_is_ready(struct zygote *z)
+{
+    if (!z->ready && !z->dead) {
+        struct zygote_made first;
+        z->ready = zygote_answer(z, ZYGOTE_READY, 0, &first) == 0 && first.reply.ok;
+        z->dead = !z->ready;
+    }
+    return z->ready && !z->dead;
+}
+
+/* A guest of that role: the next submission's is in the making before it is asked for. */
+static int zygote_take(struct zygote *z, enum zygote_role role, struct zygote_made *ret)
+{
+    bool ahead = role == ZYGOTE_SUBMISSION;
+    if (!zygote_is_ready(z))
+        return -1;
+    if (ahead && z->n_ahead > 0) {
+        *ret = z->ahead[0];
+        memmove(z->ahead, z->ahead + 1, --z->n_ahead * sizeof(z->ahead[0]));
+    } else {
+        if (!ahead || z->n_asked == 0) {
+            z->n_asked += ahead;
+            if (zygote_ask(z, ZYGOTE_START, role) < 0)
+                return -1;
+        }
+        if (zygote_answer(z, ZYGOTE_START, role, ret) < 0)
+            return -1;
+    }
+    while (ahead && z->n_ahead + z->n_asked < ZYGOTE_AHEAD &&
+           zygote_ask(z, ZYGOTE_START, role) == 0)
+        z->n_asked++;
+    return 0;
 }
 
 int zygote_open(const struct policy *policy, const struct policy_input *input,
@@ -176,20 +239,33 @@ int zygote_open(const struct policy *policy, const struct policy_input *input,
     util_close(&in_read);
     util_close(&theirs);
     struct iovec part = {settings.data, settings.len};
-    struct zygote_reply ready;
-    int fds[WIRE_FDS_MAX];
-    size_t n_fds = 0;
     bool fine = z->pid > 0 && zygote_feed(in_write, program->input, program->input_len) == 0 &&
                 wire_send(z->fd, &part, 1, NULL, 0, 0) == 0;
-    util_close(&in_write);
-    if (!fine || zygote_answer(z, &ready, fds, &n_fds) < 0 || !ready.ok) {
-        err_set(err, CORDON_ERR_HOST, "zygote", 0, "%.200s",
-                fine && !z->dead ? ready.err.message : "it did not start");
+    if (!fine) {
+        err_set(err, CORDON_ERR_HOST, "zygote", 0, "it did not start");
         zygote_close(z);
         return -1;
     }
     zygote_current = *ret = z;
     return 0;
+}
+
+/* Guests nobody came for: they leave nothing behind, either. */
+static void zygote_drop_ahead(struct zygote *z)
+{
+    struct zygote_made m;
+    while (z->ready && !z->dead && z->n_ahead + z->n_asked > 0) {
+        if (z->n_ahead > 0)
+            m = z->ahead[--z->n_ahead];
+        else if (zygote_answer(z, ZYGOTE_START, ZYGOTE_SUBMISSION, &m) < 0)
+            return;
+        for (size_t i = 0; i < m.n_fds; i++)
+            util_close(&m.fds[i]);
+        uint32_t index = m.reply.index;
+        if (!m.reply.ok || zygote_ask(z, ZYGOTE_KILL, index) < 0 ||
+            zygote_ask(z, ZYGOTE_FINISH, index) < 0 || zygote_answer(z, ZYGOTE_FINISH, 0, &m) < 0)
+            continue;
+    }
 }
 
 void zygote_close(struct zygote *z)
@@ -198,6 +274,7 @@ void zygote_close(struct zygote *z)
         return;
     if (zygote_current == z)
         zygote_current = NULL;
+    zygote_drop_ahead(z);
     close(z->fd);
     if (z->pid > 0) {
         kill(z->pid, SIGKILL);
@@ -217,41 +294,60 @@ bool zygote_is_alive(const struct zygote *z)
 struct zygote_guest {
     struct zygote *zygote;
     uint32_t index;
+    int pidfd;
     uint64_t started_ns;
 };
 
-static int zygote_guest_start(const struct plan *plan, struct guest *ret, bool *ret_host_refused,
-                              struct cordon_err *err)
+/* Looking costs as much as a short guest does; what it may have used by then is not worth it. */
+#define ZYGOTE_LOOK_NS 5000000u
+
+static uint64_t zygote_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int zygote_guest_start(enum zygote_role role, const struct plan *plan, struct guest *ret,
+                              bool *ret_host_refused, struct cordon_err *err)
 {
     struct zygote *z = zygote_current;
-    struct zygote_reply reply = {0};
-    int fds[WIRE_FDS_MAX];
-    size_t n_fds = 0;
+    struct zygote_made m = {0};
     *ret_host_refused = false;
     struct zygote_guest *own = calloc(1, sizeof(*own));
     if (!own)
         return err_nomem(err, "zygote");
-    if (!z || zygote_ask(z, ZYGOTE_START, 0) < 0 || zygote_answer(z, &reply, fds, &n_fds) < 0 ||
-        !reply.ok || n_fds != 4) {
-        bool said = z && !z->dead && !reply.ok;
+    if (!z || zygote_take(z, role, &m) < 0 || !m.reply.ok || m.n_fds < ZYGOTE_START_FDS - 1) {
+        bool said = z && !z->dead && !m.reply.ok;
         if (said)
-            *err = reply.err;
+            *err = m.reply.err;
         free(own);
         return said
                    ? -1
                    : err_set(err, CORDON_ERR_INTERNAL, "zygote", 0, "the warm interpreter is gone");
     }
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    *own = (struct zygote_guest){z, reply.index,
-                                 (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
-    *ret = (struct guest){.backend = &backend_zygote,
+    *own = (struct zygote_guest){z, m.reply.index,
+                                 m.n_fds == ZYGOTE_START_FDS ? m.fds[ZYGOTE_START_FDS - 1] : -1,
+                                 zygote_now_ns()};
+    *ret = (struct guest){.backend = &backend_zygote[role],
                           .plan = plan,
-                          .event_fd = fds[0],
-                          .stdio = {fds[1], fds[2], fds[3]},
-                          .pid = reply.pid,
+                          .event_fd = m.fds[0],
+                          .stdio = {m.fds[1], m.fds[2], m.fds[3]},
+                          .pid = m.reply.pid,
                           .priv = own};
     return 0;
+}
+
+static int zygote_start_submission(const struct plan *plan, struct guest *ret,
+                                   bool *ret_host_refused, struct cordon_err *err)
+{
+    return zygote_guest_start(ZYGOTE_SUBMISSION, plan, ret, ret_host_refused, err);
+}
+
+static int zygote_start_tests(const struct plan *plan, struct guest *ret, bool *ret_host_refused,
+                              struct cordon_err *err)
+{
+    return zygote_guest_start(ZYGOTE_TESTS, plan, ret, ret_host_refused, err);
 }
 
 static void zygote_guest_kill(struct guest *g)
@@ -275,13 +371,12 @@ static uint64_t zygote_guest_started(struct guest *g)
 static int zygote_guest_measure(struct guest *g, struct backend_usage *ret)
 {
     struct zygote_guest *own = g->priv;
-    struct zygote_reply reply;
-    int fds[WIRE_FDS_MAX];
-    size_t n;
-    if (zygote_ask(own->zygote, ZYGOTE_MEASURE, own->index) < 0 ||
-        zygote_answer(own->zygote, &reply, fds, &n) < 0 || !reply.ok)
+    struct zygote_made m;
+    if (zygote_now_ns() - own->started_ns < ZYGOTE_LOOK_NS ||
+        zygote_ask(own->zygote, ZYGOTE_MEASURE, own->index) < 0 ||
+        zygote_answer(own->zygote, ZYGOTE_MEASURE, 0, &m) < 0 || !m.reply.ok)
         return -1;
-    *ret = reply.usage;
+    *ret = m.reply.usage;
     return 0;
 }
 
@@ -292,26 +387,24 @@ static int zygote_guest_pause(struct guest *g, bool pause)
     return -1;
 }
 
-/* The zygote waits for it. */
 static int zygote_guest_lingers(struct guest *g)
 {
-    (void)g;
-    return -1;
+    struct zygote_guest *own = g->priv;
+    struct pollfd p = {.fd = own->pidfd, .events = POLLIN};
+    return own->pidfd < 0 || poll(&p, 1, 0) != 0 ? -1 : own->pidfd;
 }
 
 static void zygote_guest_finish(struct guest *g, struct backend_outcome *ret,
                                 struct cordon_err *err)
 {
     struct zygote_guest *own = g->priv;
-    static struct zygote_reply reply;
-    int fds[WIRE_FDS_MAX];
-    size_t n;
+    static struct zygote_made m;
     if (zygote_ask(own->zygote, ZYGOTE_FINISH, own->index) == 0 &&
-        zygote_answer(own->zygote, &reply, fds, &n) == 0) {
-        *ret = reply.outcome;
+        zygote_answer(own->zygote, ZYGOTE_FINISH, 0, &m) == 0) {
+        *ret = m.reply.outcome;
         ret->cwd_fd = -1;
-        if (reply.err.code)
-            *err = reply.err;
+        if (m.reply.err.code)
+            *err = m.reply.err;
     } else {
         *ret = (struct backend_outcome){.end = BACKEND_SETUP_FAILED, .cwd_fd = -1};
         err_set(err, CORDON_ERR_INTERNAL, "zygote", 0, "the warm interpreter is gone");
@@ -319,18 +412,20 @@ static void zygote_guest_finish(struct guest *g, struct backend_outcome *ret,
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
     util_close(&g->event_fd);
+    util_close(&own->pidfd);
     free(own);
     g->priv = NULL;
 }
 
-const struct backend backend_zygote = {
-    .name = "native",
-    .start = zygote_guest_start,
-    .kill = zygote_guest_kill,
-    .signal = zygote_guest_signal,
-    .started = zygote_guest_started,
-    .measure = zygote_guest_measure,
-    .pause = zygote_guest_pause,
-    .lingers = zygote_guest_lingers,
-    .finish = zygote_guest_finish,
+#define ZYGOTE_BACKEND(how)                                                                        \
+    {                                                                                              \
+        .name = "native", .start = (how), .kill = zygote_guest_kill,                               \
+        .signal = zygote_guest_signal, .started = zygote_guest_started,                            \
+        .measure = zygote_guest_measure, .pause = zygote_guest_pause,                              \
+        .lingers = zygote_guest_lingers, .finish = zygote_guest_finish,                            \
+    }
+
+const struct backend backend_zygote[ZYGOTE_ROLE_COUNT_] = {
+    [ZYGOTE_SUBMISSION] = ZYGOTE_BACKEND(zygote_start_submission),
+    [ZYGOTE_TESTS] = ZYGOTE_BACKEND(zygote_start_tests),
 };

@@ -25,15 +25,23 @@
 #define ZYGOTE_FD 3 /* the socket, in the zygote */
 #define ZYGOTE_GUESTS_MAX 512
 
-enum zygote_kind { ZYGOTE_START = 1, ZYGOTE_KILL, ZYGOTE_MEASURE, ZYGOTE_FINISH };
+#define ZYGOTE_AHEAD 2 /* submissions' sides that are made before they are wanted */
+
+enum zygote_kind { ZYGOTE_READY, ZYGOTE_START, ZYGOTE_KILL, ZYGOTE_MEASURE, ZYGOTE_FINISH };
+/* What a guest is for: its policy differs, and what its interpreter runs. */
+enum zygote_role { ZYGOTE_SUBMISSION, ZYGOTE_TESTS, ZYGOTE_ROLE_COUNT_ };
 
 /* Both ends are of one build on one machine: native structs, one message each. */
 struct zygote_request {
     uint32_t kind;
-    uint32_t index;
+    uint32_t index; /* of the guest; ZYGOTE_START: its role */
 };
 
+/* In the order of the requests. ZYGOTE_START has descriptors with it: the end of pid 1, its
+ * standard streams, and the process itself. */
+#define ZYGOTE_START_FDS 5
 struct zygote_reply {
+    uint32_t kind, role;
     int32_t ok;
     uint32_t index;
     int32_t pid;
@@ -45,7 +53,7 @@ struct zygote_reply {
 };
 
 /* Text the zygote's interpreter runs before it serves; it ends with a call of zygote_main(), and
- * defines _enter(), which runs in each guest. */
+ * defines _enter_submission() and _enter_tests(), which run in each guest. */
 struct zygote_program {
     const char *boot;  /* for -c */
     const void *input; /* for standard input */
@@ -54,7 +62,8 @@ struct zygote_program {
 
 struct zygote;
 
-/* Starts one for guests of this policy. -1: not here (the error says why); a cold start serves. */
+/* Starts one for guests of this policy, and does not wait until it serves. -1: not here (the error
+ * says why); a cold start serves. */
 int zygote_open(const struct policy *policy, const struct policy_input *input,
                 const struct zygote_program *program, struct zygote **ret, struct cordon_err *err);
 void zygote_close(struct zygote *z);
@@ -62,7 +71,12 @@ bool zygote_is_alive(const struct zygote *z);
 /* The library's path, for the program. */
 int zygote_library(char *ret_path, size_t size);
 
+/* What guests of a role may use. The wall clock of both is that of the suite and is kept by the
+ * grader. The tests' side serves many suites; it shares no place with a submission that either can
+ * write to. ret borrows from `from`. */
+void zygote_policy(enum zygote_role role, const struct policy *from, struct policy *ret);
+
 /* Guests of the zygote that was opened last: there is one per process. */
-extern const struct backend backend_zygote;
+extern const struct backend backend_zygote[ZYGOTE_ROLE_COUNT_];
 
 #endif

@@ -22,19 +22,19 @@
 
 __attribute__((visibility("default"))) int zygote_main(void);
 
+static struct plan *zygote_plans[ZYGOTE_ROLE_COUNT_];
 static struct guest zygote_guests[ZYGOTE_GUESTS_MAX];
 static bool zygote_used[ZYGOTE_GUESTS_MAX];
 
-/* In the guest, behind its wall. */
+/* In the guest, behind its wall. data: a statement. */
 static void zygote_enter(void *data)
 {
-    (void)data;
     void (*after_fork)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Child");
     int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
     if (!after_fork || !run)
         return;
     after_fork();
-    run("_enter()");
+    run(data);
 }
 
 /* ---- the plan ---- */
@@ -57,12 +57,29 @@ static int zygote_read_settings(char *buf, size_t len, struct policy_setting *se
     return 0;
 }
 
-static int zygote_plan(struct plan **ret, struct cordon_err *err)
+static int zygote_plan(enum zygote_role role, const struct policy *from, const struct host *host,
+                       struct plan **ret, struct cordon_err *err)
+{
+    static const char *const statements[ZYGOTE_ROLE_COUNT_] = {"_enter_submission()",
+                                                               "_enter_tests()"};
+    static char *const argv[] = {(char *)"python3", NULL};
+    static struct policy policies[ZYGOTE_ROLE_COUNT_];
+    zygote_policy(role, from, &policies[role]);
+    struct plan_request request = {.policy = &policies[role], .host = host, .argv = argv};
+    if (plan_make(&request, ret, err) < 0)
+        return -1;
+    if ((*ret)->tier != TIER_FULL || (*ret)->backend != BACKEND_NATIVE)
+        return err_set(err, CORDON_ERR_HOST, "zygote", 0, "tier full only");
+    (*ret)->enter = zygote_enter;
+    (*ret)->enter_data = (void *)statements[role];
+    return 0;
+}
+
+static int zygote_make_plans(struct cordon_err *err)
 {
     static char buf[ZYGOTE_SETTINGS_MAX];
     static struct policy_setting settings[1024];
     static struct host host;
-    static char *const argv[] = {(char *)"python3", NULL};
     struct policy_input input = {.settings = settings, .no_discovery = true};
     struct policy *policy;
     size_t n = 0;
@@ -77,30 +94,29 @@ static int zygote_plan(struct plan **ret, struct cordon_err *err)
     if (policy_resolve(&input, &policy, err) < 0 || host_probe_quick(&host, err) < 0 ||
         run_place(policy, &host, err) < 0)
         return -1;
-    policy->values[FIELD_TIME_LIMIT] = (struct policy_value){0};
-    policy->values[FIELD_ALLOWED_BINARIES] = (struct policy_value){0};
-    struct plan_request request = {.policy = policy, .host = &host, .argv = argv};
-    if (plan_make(&request, ret, err) < 0)
-        return -1;
-    if ((*ret)->tier != TIER_FULL || (*ret)->backend != BACKEND_NATIVE)
-        return err_set(err, CORDON_ERR_HOST, "zygote", 0, "tier full only");
-    (*ret)->enter = zygote_enter;
+    for (int role = 0; role < ZYGOTE_ROLE_COUNT_; role++)
+        if (zygote_plan(role, policy, &host, &zygote_plans[role], err) < 0)
+            return -1;
     return 0;
 }
 
 /* ---- requests ---- */
 
+/* What one guest's end was is not for the next one's memory. */
 static void zygote_reply(struct zygote_reply *reply, const int *fds, size_t n_fds)
 {
     struct iovec part = {reply, sizeof(*reply)};
     if (wire_send(ZYGOTE_FD, &part, 1, fds, n_fds, 0) < 0)
         _exit(1);
+    memset(reply, 0, sizeof(*reply));
 }
 
-static void zygote_start(const struct plan *plan)
+static void zygote_start(enum zygote_role role)
 {
     static struct zygote_reply reply;
     memset(&reply, 0, sizeof(reply));
+    reply.kind = ZYGOTE_START;
+    reply.role = role;
     size_t i = 0;
     bool refused = false;
     while (i < ZYGOTE_GUESTS_MAX && zygote_used[i])
@@ -108,7 +124,7 @@ static void zygote_start(const struct plan *plan)
     struct guest *g = &zygote_guests[i % ZYGOTE_GUESTS_MAX];
     if (i == ZYGOTE_GUESTS_MAX)
         err_set(&reply.err, CORDON_ERR_INTERNAL, "zygote", 0, "too many guests");
-    else if (backend_native.start(plan, g, &refused, &reply.err) == 0)
+    else if (backend_native.start(zygote_plans[role], g, &refused, &reply.err) == 0)
         reply.ok = 1;
     reply.host_refused = refused;
     if (!reply.ok) {
@@ -118,8 +134,11 @@ static void zygote_start(const struct plan *plan)
     zygote_used[i] = true;
     reply.index = (uint32_t)i;
     reply.pid = g->pid;
-    int fds[4] = {g->event_fd, g->stdio[0], g->stdio[1], g->stdio[2]};
-    zygote_reply(&reply, fds, 4);
+    /* the last one is not there when it is gone already */
+    int fds[ZYGOTE_START_FDS] = {g->event_fd, g->stdio[0], g->stdio[1], g->stdio[2],
+                                 backend_native.lingers(g)};
+    zygote_reply(&reply, fds,
+                 fds[ZYGOTE_START_FDS - 1] >= 0 ? ZYGOTE_START_FDS : ZYGOTE_START_FDS - 1);
     for (int k = 0; k < 3; k++)
         util_close(&g->stdio[k]);
 }
@@ -128,6 +147,7 @@ static void zygote_finish(uint32_t index)
 {
     static struct zygote_reply reply;
     memset(&reply, 0, sizeof(reply));
+    reply.kind = ZYGOTE_FINISH;
     struct guest *g = &zygote_guests[index];
     int fd;
     while ((fd = backend_native.lingers(g)) >= 0) {
@@ -146,6 +166,7 @@ static void zygote_measure(uint32_t index)
 {
     static struct zygote_reply reply;
     memset(&reply, 0, sizeof(reply));
+    reply.kind = ZYGOTE_MEASURE;
     reply.ok = backend_native.measure(&zygote_guests[index], &reply.usage) == 0;
     zygote_reply(&reply, NULL, 0);
 }
@@ -153,11 +174,11 @@ static void zygote_measure(uint32_t index)
 int zygote_main(void)
 {
     static struct zygote_reply ready;
-    struct plan *plan = NULL;
     prctl(PR_SET_DUMPABLE, 0);
-    ready.ok = zygote_plan(&plan, &ready.err) == 0;
+    bool serves = zygote_make_plans(&ready.err) == 0;
+    ready.ok = serves;
     zygote_reply(&ready, NULL, 0);
-    if (!ready.ok)
+    if (!serves)
         return 1;
     for (;;) {
         struct zygote_request req;
@@ -166,8 +187,8 @@ int zygote_main(void)
             continue;
         if (n != (ssize_t)sizeof(req))
             _exit(0); /* the supervisor is gone; its guests end with us */
-        if (req.kind == ZYGOTE_START)
-            zygote_start(plan);
+        if (req.kind == ZYGOTE_START && req.index < ZYGOTE_ROLE_COUNT_)
+            zygote_start(req.index);
         else if (req.index >= ZYGOTE_GUESTS_MAX || !zygote_used[req.index])
             _exit(1);
         else if (req.kind == ZYGOTE_KILL)

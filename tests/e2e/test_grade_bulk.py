@@ -227,6 +227,76 @@ def test_nothing_of_one_submission_reaches_the_next(tmp_path):
     assert [row["verdict"] for row in rows] == ["AC"] * 11, (done.stdout, rows)  # the last one finds its own
 
 
+SPOILERS = ["import builtins\nbuiltins.len = lambda *a: 7\nassert len([]) == 7",
+            "import math\nmath.pi = 3\nassert math.pi == 3",
+            "import sys\nsys.modules['math'] = None\nassert f(1) == 1",
+            "import os\nos.environ['LEFT'] = '1'\nos.close(200)\nassert True",
+            "left = 5\nassert left == f(5)",
+            "import sys\nsys.setrecursionlimit(50)\nassert f(1) == 1",
+            "import sys\nsys.stdout = sys.stderr = None\nassert f(1) == 1",
+            "def test_it():\n    global left\n    left = 5\n    assert f(left) == 5",
+            "assert f(f) == 3\nassert f(lambda: 3)",
+            "while f(1):\n    assert f(1) == 2, 'x'\n    break"]
+LOOKS = """import math, sys
+assert len([]) == 0
+assert 3.14 < math.pi < 3.15
+assert sys.getrecursionlimit() > 900
+assert 'LEFT' not in __import__('os').environ
+def test_names():
+    try:
+        left
+    except NameError:
+        return
+    assert False
+def test_print():
+    print('words')
+assert f(1) == 1
+"""
+
+
+def test_one_suite_leaves_nothing_for_the_next(tmp_path):
+    """Suites without a fork of their own, too: in whatever order, each sees a fresh interpreter."""
+    code = "def f(x):\n    return x\n"
+    rows = [{"id": f"{n}{kind}", "code": code, "tests": text} for n, spoiler in enumerate(SPOILERS)
+            for kind, text in (("spoils", spoiler), ("looks", LOOKS), ("plain", "assert f(2) == 2\nassert len([1]) == 1\n"))]
+    done = bulk("--jsonl", write(tmp_path / "t.jsonl", rows), "--out", tmp_path / "r.jsonl", "-j", 1)
+    graded = lines(tmp_path / "r.jsonl")
+    wrong = [row for row in graded if not row["passed"] and not row["task_id"].endswith("spoils")]
+    assert len(graded) == len(rows) and not wrong, (wrong, done.stderr)
+    assert not [row for row in graded if row["verdict"] == "SE"]
+
+
+def test_large_values_do_not_add_up(tmp_path):
+    tests = "x = f()\ndef g():\n    return x\nassert len(g()) == 7_000_000\n"
+    rows = [{"id": n, "code": "def f():\n    return b'x' * 7_000_000\n", "tests": tests} for n in range(14)]
+    bulk("--jsonl", write(tmp_path / "t.jsonl", rows), "--out", tmp_path / "r.jsonl", "-j", 1, "--memory-limit", "128M",
+         "--time-limit", "60s")
+    assert [row["verdict"] for row in lines(tmp_path / "r.jsonl")] == ["AC"] * 14
+
+
+SHARED = """    shared = [line.split()[0] for line in open('/proc/self/maps') if line.split()[1][1::2] == 'ws']
+    with open('/proc/self/mem', 'r+b', 0) as memory:
+        for place in shared:
+            first, last = (int(end, 16) for end in place.split('-'))
+            try:
+                memory.seek(first)
+                memory.write(b'\\xff' * (last - first))
+            except OSError:
+                pass
+    return shared
+"""
+
+
+def test_no_page_is_shared(tmp_path):
+    """Copies of one interpreter, some made while others run: none shares memory with another or with its keeper."""
+    problem = {"task_id": "p", "prompt": "def look():\n", "entry_point": "look", "canonical_solution": "    return 1\n",
+               "test": "def check(candidate):\n    assert candidate() == []\n"}
+    problems = write(tmp_path / "p.jsonl", [problem])
+    samples = write(tmp_path / "s.jsonl", [{"task_id": "p", "completion": SHARED}] * 12)
+    done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl", "-j", 3)
+    assert [row["verdict"] for row in lines(tmp_path / "r.jsonl")] == ["AC"] * 12, done.stdout
+
+
 # ---- the public sets -----------------------------------------------------------------------------
 
 def test_humaneval_references(public, tmp_path):

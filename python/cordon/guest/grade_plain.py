@@ -1,9 +1,11 @@
 """Plain scripts, test functions and unittest classes. Runs in the sandbox of the tests."""
 import ast
+import functools
 import sys
 import time
 
 import grade_side
+import grade_tame
 import grade_tests
 from grade_tests import Captured, describe, status_of
 
@@ -62,21 +64,43 @@ def _methods(node, cases):
                     if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner.name.startswith("test")}
 
 
-def run(suite, tree):
+def prepared(suite, tree):
+    """Finds the tests, names them and makes their code; gives what runs them."""
     items = find(tree, suite.text)
     if not items:
         suite.broken("no tests were found: top-level asserts, test_* functions, unittest.TestCase classes")
-        return
-    if not suite.collected([item.name for item in items]):
+        return None
+    if not suite.announce([item.name for item in items]):
+        return None
+    numbers = {id(item.node): number for number, item in enumerate(items) if item.kind == "assert"}
+    known = suite.known(tree)
+    try:
+        steps = _steps(suite, tree, numbers)
+        codes = [step.code for step in steps] + suite.background()
+        if suite.job.get("mode") == "strict" and not any(item.kind == "method" for item in items):
+            suite.tame = grade_tame.is_tame(codes, known | (suite.defined or set()), lambda: suite.attributes(tree))
+    except (SyntaxError, ValueError) as e:
+        return functools.partial(_unfit, suite, e)
+    return lambda: run(suite, tree, items, steps)
+
+
+def _unfit(suite, error):
+    """The code cannot be made. That is said when the submission had its turn, as for any other suite."""
+    if suite.load():
+        raise error
+
+
+def run(suite, tree, items, steps):
+    if not suite.load():
         return
     space = suite.globals(tree)
     suite.bind(space)
     space["@compared"] = grade_tests.compared
     module = type(sys)("tests")
-    space = _adopt(module, space)
-    sys.modules["tests"] = module
-    numbers = {id(item.node): number for number, item in enumerate(items) if item.kind == "assert"}
-    _script(suite, tree, space, numbers)
+    space = suite.space = _adopt(module, space)
+    if not suite.tame:
+        sys.modules["tests"] = module
+    _script(suite, steps, space)
     for number, item in enumerate(items):
         if item.kind == "function":
             _function(suite, number, space.get(item.name))
@@ -90,22 +114,33 @@ def _adopt(module, space):
 
 # ---- scripts -------------------------------------------------------------------------------------
 
-def _script(suite, tree, space, numbers):
+class _Step:
+    """One statement of the file: its code, the number of its test if it is one."""
+
+    def __init__(self, node, code, number):
+        self.node, self.code, self.number = node, code, number
+
+
+def _steps(suite, tree, numbers):
+    asserts = grade_tests.Asserts(suite.text)
+    flags = _future(tree)
+    return [_Step(node, compile(ast.Module([asserts.statement(node)], []), suite.path, "exec", flags, dont_inherit=True),
+                  numbers.get(id(node))) for node in tree.body]
+
+
+def _script(suite, steps, space):
     """Statement by statement. What a failed statement should have set is not there: tests that need it do
     not run, the others do."""
-    asserts = grade_tests._Asserts(suite.text)
     broken, said = set(), False
-    flags = _future(tree)
     with Captured() as captured:
-        for node in tree.body:
-            number = numbers.get(id(node))
+        for step in steps:
+            node, code, number = step.node, step.code, step.number
             if number is not None and broken and broken & _names(node, ast.Load):
                 suite.result(number, "not_run", "needs what failed before it")
                 continue
             if broken and broken & _names(node, ast.Load) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                 broken |= _names(node, ast.Store)
                 continue
-            code = compile(ast.Module([asserts.visit(node)], []), suite.path, "exec", flags, dont_inherit=True)
             if number is not None:
                 _one(suite, number, lambda code=code: exec(code, space))
                 continue

@@ -171,6 +171,7 @@ class Side:
         self._handles = {}
         self._callbacks = []
         self._gone = None
+        self.received = 0  # bytes
 
     # -- the line -----------------------------------------------------------------------------
 
@@ -181,6 +182,7 @@ class Side:
             raise SubmissionGone(self._gone)
         if kind != b"A":
             os._exit(70)
+        self.received += len(data)
         try:
             answer = self._read(data)
             if type(answer) is not list or len(answer) < 2 or type(answer[0]) is not str \

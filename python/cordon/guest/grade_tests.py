@@ -1,7 +1,7 @@
 """The tests' side of grading: finds tests, runs them, reports each result. Runs in a sandbox of its own.
 
 Jobs come on descriptor 0, results leave on 1; both are moved away first, so that nothing the tests print is
-taken for a result. Each job is run by a fork: what one leaves behind in memory the next does not see.
+taken for a result. Jobs that can leave something behind in memory are run by a fork (grade_tame).
 
   to us    T job, A an answer of the submission's, X the submission is gone, U its text (in-process mode)
   from us  P byte code of the submission's side, once and first, C the tests that were found, Q a question to the submission, B a test begins, R its result,
@@ -22,6 +22,7 @@ import grade_wire as wire
 MAX_MESSAGE = 4000
 MAX_OUTPUT = 64 * 1024
 MAX_TESTS = 100_000
+MAX_KEPT = 1 << 20
 ALIASES = {"np": "numpy", "pd": "pandas"}
 USUAL = ("solution", "user_code", "user", "main")
 _BEFORE_DOT = re.compile(r"\b([A-Za-z_]\w*)\s*\.")
@@ -46,18 +47,26 @@ class Suite:
         self.found = set()
         self.began = None
         self.defined = None
+        self.tame = False  # it leaves nothing behind
+        self._prelude = None
+        self._imports = None
+        self.space = {}  # where the tests run
 
     def send(self, kind, value):
         wire.write_frame(self.output, kind, json.dumps(value).encode("ascii"))
 
     # -- the order of things --------------------------------------------------------------------
 
-    def collected(self, names):
-        """The tests are fixed; only now does the submission start."""
+    def announce(self, names):
+        """The tests are fixed; only now does the submission get its text."""
         if len(names) > MAX_TESTS:
             return self.broken("more than %d tests" % MAX_TESTS)
         self.names = names
         self.send(b"C", {"tests": [clean(name)[:500] for name in names]})
+        return True
+
+    def load(self):
+        """Waits for the submission; False: it does not load."""
         if self.job.get("mode") == "in-process":
             self.side = _InProcess(self)
         else:
@@ -69,6 +78,9 @@ class Suite:
         except BaseException as e:
             return self.broken("the submission does not load: %s" % describe(e))
         return True
+
+    def collected(self, names):
+        return self.announce(names) and self.load()
 
     def broken(self, message):
         self.send(b"S", clean(str(message))[:MAX_MESSAGE])
@@ -103,28 +115,34 @@ class Suite:
                 space[name] = __import__(ALIASES.get(name, name))
             except ImportError:
                 pass
-        if self.job.get("reference"):
-            self._learn(space)
-        prelude = self.job.get("prelude")
-        if prelude:
-            exec(compile(prelude, "prelude.py", "exec", dont_inherit=True), space)
+        self.background()
+        if self._imports is not None:
+            exec(self._imports, space)
+            for name in self.defined & set(space["__builtins__"]):
+                self.job.setdefault("entry", []).append(name)
+        if self._prelude is not None:
+            exec(self._prelude, space)
         return space
 
-    def _learn(self, space):
-        """What a right answer imports the tests have by themselves; what it defines is the submission's, and
-        nothing else."""
-        tree = ast.parse(self.job["reference"])
-        imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-        exec(compile(ast.Module(imports, []), "reference.py", "exec", dont_inherit=True), space)
-        self.defined = set()
-        for node in tree.body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                self.defined.add(node.name)
-            else:
-                self.defined.update(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)
-                                    and isinstance(inner.ctx, ast.Store))
-        for name in self.defined & set(space["__builtins__"]):
-            self.job.setdefault("entry", []).append(name)
+    def background(self):
+        """The code that runs before the tests do. What a right answer imports the tests have by themselves; what
+        it defines is the submission's, and nothing else."""
+        if self.job.get("prelude") and self._prelude is None:
+            self._prelude = compile(self.job["prelude"], "prelude.py", "exec", dont_inherit=True)
+        if self.job.get("reference") and self._imports is None:
+            tree = ast.parse(self.job["reference"])
+            imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+            self._imports = compile(ast.Module(imports, []), "reference.py", "exec", dont_inherit=True)
+            self.defined = defined_by(tree)
+        return [code for code in (self._prelude, self._imports) if code is not None]
+
+    def known(self, tree):
+        """Names that are the tests' own, or the submission's for sure."""
+        return defined_by(tree) | set(self.job.get("entry", ())) | (self.defined or set())
+
+    def attributes(self, tree):
+        trees = [tree] + [ast.parse(self.job[name]) for name in ("prelude", "reference") if self.job.get(name)]
+        return {node.attr for part in trees for node in ast.walk(part) if isinstance(node, ast.Attribute)}
 
     def bind(self, space):
         """Names that are the submission's by order of the task, also where something else has the name."""
@@ -157,6 +175,18 @@ class _InProcess:
 
     def get(self, name):
         return self._names[name]
+
+
+def defined_by(tree):
+    """Names a file defines at its top."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif not isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.update(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)
+                         and isinstance(inner.ctx, ast.Store))
+    return found
 
 
 def modules_used(tree, text):
@@ -214,13 +244,22 @@ def compared(source, left, right, message):
     return text + ("\n  %s" % (message,) if message is not None else "")
 
 
-class _Asserts(ast.NodeTransformer):
-    """assert L op R  →  the same, with a message that has both values."""
+class Asserts:
+    """assert L op R  →  the same, with a message that has both values. Statements only: an assert is in no expression."""
 
     def __init__(self, text):
         self._text = Source(text)
 
-    def visit_Assert(self, node):
+    def statement(self, node):
+        if isinstance(node, ast.Assert):
+            return self._spoken(node)
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(node, name, None)
+            if type(below) is list:
+                below[:] = [self.statement(part) for part in below]
+        return node
+
+    def _spoken(self, node):
         test = node.test
         source = self._text.of(node, 300) or "assert"
         place = {"lineno": node.lineno, "col_offset": node.col_offset, "end_lineno": node.end_lineno,
@@ -281,24 +320,32 @@ class Captured:
 
 # ---- running one job -----------------------------------------------------------------------------
 
-def run_job(job, reader, output_fd):
-    suite = Suite(job, reader, output_fd)
+def prepared(suite):
+    """What runs the suite; None: nothing can, and it was said why. Runs no code of the tests."""
     try:
-        import_from_submission(suite)
-        if job.get("doctest"):
-            import grade_doctest as runner
-            runner.run(suite)
-            return
+        if suite.job.get("doctest"):
+            import grade_doctest
+            return lambda: grade_doctest.run(suite)
         try:
             tree = ast.parse(suite.text, suite.path)
         except (SyntaxError, ValueError) as e:
             suite.broken("the tests do not parse: %s" % e)
-            return
+            return None
         if needs_pytest(tree, suite.text):
-            import grade_pytest as runner
-        else:
-            import grade_plain as runner
-        runner.run(suite, tree)
+            import grade_pytest
+            return lambda: grade_pytest.run(suite, tree)
+        import grade_plain
+        return grade_plain.prepared(suite, tree)
+    except BaseException as e:
+        suite.broken("the tests ended early: %s" % describe(e))
+        return None
+
+
+def execute(suite, run):
+    try:
+        if not suite.tame:
+            import_from_submission(suite)
+        run()
     except side_module.SubmissionGone as e:
         if suite.began and suite.began[0] not in suite.done:
             suite.result(suite.began[0], "error", str(e))
@@ -407,29 +454,56 @@ def warm_up():
     tests = "def check(f):\n    assert f([1, 2.5], 'a') == [1, 2.5, 'a', (1,)]\n" + "".join(
         "    assert f(%d) == %d, 'x'\n" % (n, n) for n in range(3, 11)) + "check(f)\n"
     finders = list(sys.meta_path)
-    for _ in range(10):
+    for _ in range(4):
         nobody = _Nobody()
         job = {"tests": tests, "entry": ["f"], "prelude": "from typing import List\ndef f(x):\n    pass\n"}
-        run_job(json.loads(json.dumps(job)), nobody.reader, null)
+        suite = Suite(json.loads(json.dumps(job)), nobody.reader, null)
+        execute(suite, prepared(suite))
         nobody.close()
         sys.meta_path[:] = finders
         sys.modules.pop("tests", None)
     os.close(null)
 
 
+def get_ready():
+    """What costs time and is the same for all jobs, before the first one."""
+    # most of many suites use these; each would import them anew
+    import collections, copy, functools, itertools, math, re, string, typing  # noqa: F401, E401
+    _free.extend(free_names())
+    warm_up()
+
+
 def main(modules, preload):
     """Serves jobs until the line is closed."""
+    reader, output_fd = lines()
+    if preload:
+        wire.write_frame(output_fd, b"P", compiled(modules))
+        get_ready()
+        import gc
+        gc.freeze()  # collections in the forks leave these pages alone
+    else:
+        _free.extend(free_names())
+    serve(reader, output_fd)
+
+
+def lines():
+    """Our two lines under numbers nobody expects; what tests print goes elsewhere."""
     reader = wire.Reader(os.dup2(0, 200, inheritable=False))
     output_fd = os.dup2(1, 201, inheritable=False)
     os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
     os.dup2(2, 1)
-    _free.extend(free_names())
-    if preload:  # most of many suites use these; each would import them anew
-        import collections, copy, functools, itertools, math, random, re, string, typing  # noqa: F401, E401
-        wire.write_frame(output_fd, b"P", compiled(modules))
-        warm_up()
+    return reader, output_fd
+
+
+def forget(suite):
+    """A job's values go with it: many large ones must not add up to the limit of a later one."""
+    suite.space.clear()
+    if suite.side is not None and suite.side.received > MAX_KEPT:
         import gc
-        gc.freeze()  # collections in the forks leave these pages alone
+        gc.collect()
+
+
+def serve(reader, output_fd):
     while True:
         try:
             kind, data = reader.frame()
@@ -437,12 +511,23 @@ def main(modules, preload):
             os._exit(0)
         if kind != b"T":  # something for a job that is over
             continue
-        child = os.fork()
-        if child == 0:
-            job = json.loads(data)
-            run_job(job, reader, output_fd)
-            wire.write_frame(output_fd, b"E", b"")
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if status != 0:
-            wire.write_frame(output_fd, b"D", str(status).encode())
+        one(Suite(json.loads(data), reader, output_fd))
+
+
+def one(suite):
+    """What leaves nothing behind runs here, all else in a fork."""
+    run = prepared(suite)
+    if run is None or suite.tame:
+        if run is not None:
+            execute(suite, run)
+        wire.write_frame(suite.output, b"E", b"")
+        forget(suite)
+        return
+    child = os.fork()
+    if child == 0:
+        execute(suite, run)
+        wire.write_frame(suite.output, b"E", b"")
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    if status != 0:
+        wire.write_frame(suite.output, b"D", str(status).encode())

@@ -31,15 +31,20 @@ class _Printed(io.BytesIO):
         return 1
 
 
+def streams():
+    """What the submission has for standard input and output, and where its output is kept."""
+    printed = _Printed()
+    return (io.TextIOWrapper(io.BytesIO(), encoding="utf-8"),
+            io.TextIOWrapper(printed, encoding="utf-8", errors="surrogateescape", write_through=True), printed)
+
+
 class _Side:
-    def __init__(self, options):
+    def __init__(self, options, files):
         self.input = wire.Reader(_moved(0))
         self.output = _moved(1)
         posix.dup2(posix.open("/dev/null", posix.O_RDONLY), 0)
         posix.dup2(2, 1)
-        self.printed = _Printed()
-        sys.stdout = io.TextIOWrapper(self.printed, encoding="utf-8", errors="surrogateescape", write_through=True)
-        sys.stdin = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        sys.stdin, sys.stdout, self.printed = files
         self.read = wire.decoder(self.given)
         self.objects = {}
         self.numbers = {}
@@ -231,9 +236,10 @@ def _place(error):
     return line or getattr(error, "lineno", 0) or 0
 
 
-def main(options, source, guard):
-    """options: what the caller said; source: the submission's text; guard: module control, or None."""
-    side = _Side(options)
+def main(options, source, guard, files=None):
+    """options: what the caller said; source: the submission's text; guard: module control, or None; files: streams()
+    that were made before."""
+    side = _Side(options, files or streams())
     module = type(sys)(NAME)
     module.__file__ = NAME + ".py"
     side.names = module.__dict__

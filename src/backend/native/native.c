@@ -211,6 +211,14 @@ static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd,
     return pid;
 }
 
+/* Guests that do not execve keep what their maker has mapped: each gets its own page only. */
+static int start_own_page(const struct native_start *s, struct cordon_err *err)
+{
+    if (!s->child.plan->enter || madvise(s->n->status, sizeof(*s->n->status), MADV_DONTFORK) == 0)
+        return 0;
+    return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "status page");
+}
+
 /* The v1 groups are made while the child builds its root, and handed over as descriptors. */
 static int start_groups(struct native_start *s, struct cordon_err *err)
 {
@@ -301,7 +309,8 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
 
     bool refused = false;
     bool told = plan->own_host_ids || plan->oci; /* who waits for its map */
-    if ((plan->oci ? oci_write_maps(plan, s.oci, pid, id, &refused, err) < 0
+    if (start_own_page(&s, err) < 0 ||
+        (plan->oci ? oci_write_maps(plan, s.oci, pid, id, &refused, err) < 0
                    : plan->tier == TIER_FULL && plan->own_host_ids &&
                          native_write_maps(pid, id, &refused, err) < 0) ||
         (told && send(s.go[1], "g", 1, MSG_NOSIGNAL) != 1 && errno != EPIPE &&
@@ -481,22 +490,16 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
     }
 }
 
-static int finish_reap(pid_t pid, struct rusage *ru)
-{
-    int wstatus = 0;
-    while (wait4(pid, &wstatus, __WALL, ru) < 0 && errno == EINTR)
-        ;
-    return wstatus;
-}
-
 static void finish_wait(struct guest *g, struct rusage *ru)
 {
     struct native *n = g->priv;
+    int wstatus = 0;
     if (n->warm) {
         warm_wait(n->warm, ru);
         return;
     }
-    int wstatus = finish_reap(g->pid, ru);
+    while (wait4(g->pid, &wstatus, __WALL, ru) < 0 && errno == EINTR)
+        ;
     /* a keeper that was killed could not take the guest along */
     if (g->plan->tier == TIER_LANDLOCK && WIFSIGNALED(wstatus)) {
         if (n->cgroup)
@@ -515,38 +518,10 @@ static int native_lingers(struct guest *g)
     return n->status->all_dead || poll(&p, 1, 0) != 0 ? -1 : n->pidfd;
 }
 
-/* The last guest of this process, of which only pid 1 is left, on its way out. Its plan may be
- * gone.
- */
-static struct native *unsettled;
-static pid_t unsettled_pid;
-
-static void native_settle(void)
-{
-    if (!unsettled)
-        return;
-    finish_reap(unsettled_pid, NULL);
-    native_free(TAKE_PTR(unsettled));
-}
-
-/* Who looks into the guest's layer or folder next must find it at rest. */
-static bool finish_may_wait(const struct guest *g)
-{
-    const struct plan *p = g->plan;
-    const struct native *n = g->priv;
-    if (!g->is_last || p->tier != TIER_FULL || n->warm || p->oci || p->hands_back_cwd)
-        return false;
-    for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == PLAN_OP_OVERLAY)
-            return false;
-    return true;
-}
-
 static void native_finish(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
 {
     struct native *n = g->priv;
     struct rusage ru = {0};
-    native_settle();
     /* With every process of the guest reaped, the numbers are final and the groups empty: they go
      * while the kernel takes pid 1's namespaces apart. Otherwise pid 1 comes first. */
     bool early = n->status->all_dead != 0;
@@ -570,19 +545,13 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
     if (n->cgroup)
         cgroup_remove_v1(n->cgroup);
+    /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it */
+    if (early && (!n->warm || (n->cgroup && cgroup_clone_fd(n->cgroup) >= 0)))
+        finish_wait(g, &ru);
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
     util_close(&g->event_fd);
-    if (early && finish_may_wait(g)) {
-        unsettled = n;
-        unsettled_pid = g->pid;
-    } else {
-        /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it
-         */
-        if (early && (!n->warm || (n->cgroup && cgroup_clone_fd(n->cgroup) >= 0)))
-            finish_wait(g, &ru);
-        native_free(n);
-    }
+    native_free(n);
     g->priv = NULL;
 }
 
@@ -597,5 +566,4 @@ const struct backend backend_native = {
     .pause = native_pause,
     .lingers = native_lingers,
     .finish = native_finish,
-    .settle = native_settle,
 };
