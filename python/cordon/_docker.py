@@ -29,16 +29,35 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+def _trusted(host: str, port: int, timeout: float) -> http.client.HTTPConnection:
+    """The same files and the same rules as the engine's own client: the certificate is always checked."""
+    import ssl  # only who has such an engine pays for it
+
+    folder = os.environ.get("DOCKER_CERT_PATH") or os.path.join(os.environ.get("HOME", ""), ".docker")
+    cert = os.path.join(folder, "cert.pem")
+    try:
+        context = ssl.create_default_context(cafile=os.path.join(folder, "ca.pem"))
+        if os.path.exists(cert):
+            context.load_cert_chain(cert, os.path.join(folder, "key.pem"))
+    except OSError as e:
+        raise SandboxError(f"no trusted connection to Docker at {host}: {folder}: {e.strerror or e}", code=69, stage="docker",
+                           hint="DOCKER_CERT_PATH is the folder with ca.pem, cert.pem and key.pem") from None
+    return http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+
+
 def _ask(path: str, timeout: float) -> Tuple[int, bytes]:
     host = urlsplit(os.environ.get("DOCKER_HOST") or _DEFAULT_HOST)
+    wanted = os.environ.get("DOCKER_TLS_VERIFY") or os.environ.get("DOCKER_TLS")
     connection: http.client.HTTPConnection
     if host.scheme == "unix":
         connection = _Connection(host.path, timeout)
+    elif host.hostname and host.port and (host.scheme == "https" or (host.scheme == "tcp" and wanted)):
+        connection = _trusted(host.hostname, host.port, timeout)
     elif host.scheme in ("tcp", "http") and host.hostname and host.port:
         connection = http.client.HTTPConnection(host.hostname, host.port, timeout=timeout)
     else:
         raise SandboxError(f"DOCKER_HOST: {host.geturl()}", code=64, stage="docker",
-                           hint="unix:///path/to/docker.sock or tcp://host:port")
+                           hint="unix:///path/to/docker.sock, tcp://host:port or https://host:port")
     try:
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -52,6 +71,9 @@ def check(image: str = DEFAULT_IMAGE, timeout: float = 5.0) -> None:
     try:
         status, _ = _ask(f"/images/{quote(image, safe='')}/json", timeout)
     except OSError as e:
+        if type(e).__name__.startswith("SSL"):
+            raise SandboxError(f"no trusted connection to Docker: {e.strerror or e}", code=69, stage="docker",
+                               hint="DOCKER_CERT_PATH is the folder with ca.pem, cert.pem and key.pem") from None
         if e.errno in (errno.EACCES, errno.EPERM):
             raise SandboxError("no permission to talk to Docker", code=69, stage="docker",
                                hint="become a member of the group that owns its socket") from None

@@ -53,6 +53,7 @@ struct backend_outcome {
     int cwd_fd; /* the working directory, if the plan wants it back, else -1; the taker closes it */
     bool time_hit, cpu_time_hit;    /* the backend itself ended the guest at that limit */
     bool memory_hit, processes_hit; /* the same where no group holds these */
+    bool disk_hit, files_hit;       /* and where no one file system does */
     /* of a container: it has a user namespace of its own; limits that were held by looking */
     bool reused;           /* it served other commands before */
     bool internal_blocked; /* packet rules refuse internal addresses */

@@ -49,7 +49,7 @@ static uint64_t init_now_ns(void)
 }
 
 /* A guest may have made our standard error non-blocking: they share it. */
-static void init_write(const void *data, size_t len)
+void init_write(const void *data, size_t len)
 {
     const char *p = data;
     while (len > 0) {
@@ -104,13 +104,35 @@ static void init_answer(struct init *in, int listener)
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
 }
 
+static const char *const init_scratch[] = {"/tmp", "/home/sandbox", "/dev/shm"};
+
 static void init_note_scratch(struct init *in)
 {
-    static const char *const places[] = {"/tmp", "/home/sandbox", "/dev/shm"};
     struct statfs fs;
-    for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-        if (statfs(places[i], &fs) == 0 && (fs.f_bfree == 0 || (fs.f_files && fs.f_ffree == 0)))
+    for (size_t i = 0; i < ARRAY_SIZE(init_scratch); i++)
+        if (statfs(init_scratch[i], &fs) == 0 &&
+            (fs.f_bfree == 0 || (fs.f_files && fs.f_ffree == 0)))
             in->report.scratch_full = 1;
+}
+
+/* Each folder by itself cannot pass the limit; together they are looked at. INIT_DISK, INIT_FILES,
+ * or 0. */
+static enum init_kind init_scratch_over(const struct init_order *o)
+{
+    uint64_t bytes = 0, files = 0;
+    if (!o->disk_bytes && !o->max_files)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(init_scratch); i++) {
+        struct statfs fs;
+        if (statfs(init_scratch[i], &fs) < 0)
+            continue;
+        bytes += (uint64_t)(fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+        if (fs.f_files > fs.f_ffree)
+            files += (uint64_t)(fs.f_files - fs.f_ffree) - 1; /* its own root */
+    }
+    return o->disk_bytes && bytes > o->disk_bytes ? INIT_DISK
+           : o->max_files && files > o->max_files ? INIT_FILES
+                                                  : 0;
 }
 
 /* The first user namespace maps every id to itself. */
@@ -133,6 +155,7 @@ static bool init_reap(struct init *in)
         in->report.wstatus = wstatus;
         in->report.wall_ns = init_now_ns() - in->began_ns;
         init_note_scratch(in);
+        in->over = init_scratch_over(in->order);
         gone = true;
     }
     return gone;
@@ -188,6 +211,8 @@ static _Noreturn void init_end(struct init *in, enum init_kind kind)
         in->report.peak_memory_bytes = (uint64_t)used.ru_maxrss * 1024;
     init_note_denials(in);
     init_report(in, in->order->end_secret);
+    if (in->cwd_fd >= 0)
+        send_files(in->cwd_fd);
     _exit(0);
 }
 
@@ -198,7 +223,8 @@ static int init_timeout(const struct init *in, uint64_t now)
         rest =
             in->began_ns + in->order->wall_ns > now ? in->began_ns + in->order->wall_ns - now : 0;
     int ms = (int)MIN(rest / 1000000u, 60000u) + 1;
-    return MIN(ms, in->order->cpu_ns || in->looks ? INIT_LOOK_MS : INIT_SLOW_LOOK_MS);
+    bool fast = in->order->cpu_ns || in->looks || in->order->disk_bytes || in->order->max_files;
+    return MIN(ms, fast ? INIT_LOOK_MS : INIT_SLOW_LOOK_MS);
 }
 
 static bool init_must_look(const struct init *in)
@@ -241,6 +267,9 @@ static void init_check_clocks(struct init *in)
         init_end(in, INIT_TIME);
     if (in->order->cpu_ns && usage_cpu_ns() > in->order->cpu_ns)
         init_end(in, INIT_CPU_TIME);
+    enum init_kind over = init_scratch_over(in->order);
+    if (over)
+        init_end(in, over);
 }
 
 static _Noreturn void init_watch(struct init *in)
@@ -255,7 +284,7 @@ static _Noreturn void init_watch(struct init *in)
             if (error && !str_eq(in->shared->stage, "exec"))
                 init_fail(in, in->shared->stage, error);
             in->report.error = error;
-            init_end(in, error ? INIT_EXEC_FAILED : INIT_EXITED);
+            init_end(in, error ? INIT_EXEC_FAILED : in->over ? in->over : INIT_EXITED);
         }
         init_check_clocks(in);
         struct pollfd fds[2] = {{.fd = in->signal_fd, .events = POLLIN},
@@ -314,6 +343,9 @@ int main(void)
     if (chdir(in.cwd) < 0)
         init_fail(&in, "working directory", errno);
     order_files(&in);
+    in.cwd_fd = in.order->sends_files ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (in.order->sends_files && in.cwd_fd < 0)
+        init_fail(&in, "working directory", errno);
     in.signal_fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     if (in.signal_fd < 0)
         init_fail(&in, "signals", errno);

@@ -37,6 +37,9 @@ struct init_order {
     uint64_t wall_ns;                /* 0: no limit */
     uint32_t n_blocked, n_passed;    /* packet rules; pid 1 is root then, until they stand */
     uint32_t uid, gid;               /* who a pid 1 that is root becomes */
+    uint32_t sends_files;            /* the working directory follows the last report */
+    uint32_t reserved;
+    uint64_t disk_bytes, max_files; /* over all folders of the container's own, 0: no limit */
 };
 
 /* Nothing leaves for an address that is this net under this mask. IPv4 in the first four bytes. */
@@ -67,6 +70,8 @@ enum init_kind {
     INIT_PROCESSES,
     INIT_TIME,  /* the wall clock ended */
     INIT_ENDED, /* told to: INIT_END_SIGNAL */
+    INIT_DISK,  /* the folders together were seen over disk_bytes */
+    INIT_FILES, /* or over max_files */
 };
 
 /* Limits a control group of the container was seen to hold. */
@@ -91,6 +96,27 @@ struct init_report {
     uint32_t n_denials;
     struct init_denial denials[INIT_DENIALS];
     char stage[32];
+};
+
+/* What follows the last report where files were asked for: entries in the order of a walk, each
+ * with its name behind it, a file with its pieces; nothing is sent of holes. */
+enum init_entry_kind {
+    INIT_ENTRY_END = 1, /* everything was sent */
+    INIT_ENTRY_DIR,     /* what follows lies in it */
+    INIT_ENTRY_UP,      /* the end of that */
+    INIT_ENTRY_FILE,    /* pieces follow, an empty one is the end */
+    INIT_ENTRY_OTHER,   /* only its kind is told */
+};
+#define INIT_FILES_DEPTH 128
+#define INIT_FILES_BYTES (UINT64_C(4) << 30) /* of one file; a larger one comes without pieces */
+
+struct init_entry {
+    uint32_t kind, mode, name_len, reserved;
+    uint64_t size;
+};
+
+struct init_piece {
+    uint64_t offset, len;
 };
 
 #endif

@@ -28,13 +28,15 @@ struct init {
     const char *end;
     pid_t main_pid;
     int signal_fd;
+    int cwd_fd; /* what is sent in the end, -1: nothing */
     struct init_shared *shared;
     uint64_t began_ns;
     struct look_duty duty;
     struct look peak;
     uint64_t next_look_ns;
-    bool looks;    /* some limit is held by looking */
-    bool observed; /* refused calls were counted */
+    enum init_kind over; /* seen when the main process was gone: INIT_DISK, INIT_FILES, or 0 */
+    bool looks;          /* some limit is held by looking */
+    bool observed;       /* refused calls were counted */
     uint32_t denials[INIT_CALLS];
     struct init_report report;
 };
@@ -49,6 +51,11 @@ void order_files(struct init *in);
 
 /* guard.c: of a pid 1 that is root: packet rules, and then the end of being root. */
 void guard_raise(struct init *in);
+
+/* send.c: the files of a folder on standard error. */
+void send_files(int dir_fd);
+/* init.c */
+void init_write(const void *data, size_t len);
 
 /* guest.c: the guest's process from the clone to its execve. */
 _Noreturn void guest_run(struct init *in);

@@ -192,8 +192,13 @@ int cordon_request_set_flags(struct cordon_request *r, unsigned flags, struct co
 /* Where tools and engines are to be looked for is the caller's to say. */
 static int request_places(struct cordon_request *r, struct cordon_err *err)
 {
-    static const char *const places[] = {"PATH", "HOME", "XDG_CACHE_HOME", "DOCKER_HOST",
-                                         "DOCKER_TLS_VERIFY"};
+    static const char *const places[] = {"PATH",
+                                         "HOME",
+                                         "XDG_CACHE_HOME",
+                                         "DOCKER_HOST",
+                                         "DOCKER_TLS",
+                                         "DOCKER_TLS_VERIFY",
+                                         "DOCKER_CERT_PATH"};
     for (size_t i = 0; !r->has_places && i < ARRAY_SIZE(places); i++) {
         const char *value = secure_getenv(places[i]);
         struct iovec parts[3] = {{(void *)places[i], strlen(places[i])}, {(void *)"=", 1}};

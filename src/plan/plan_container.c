@@ -10,10 +10,6 @@
 #include "plan/plan_internal.h"
 
 #define CONTAINER_SETUP_NS (120 * UINT64_C(1000000000)) /* a busy engine, a slow runtime */
-/* The runtime mounts the scratch folders one by one: a limit over all of them needs one file
- * system.
- */
-#define CONTAINER_ONE_DISK "a container's writable folders are file systems of their own"
 #define CONTAINER_NO_BROKER "a container has no network broker"
 
 /* Fields that are refused when they were set. */
@@ -21,9 +17,6 @@ static const struct {
     enum field_id id;
     const char *why, *fix;
 } container_refused[] = {
-    {FIELD_DISK_LIMIT, CONTAINER_ONE_DISK, "use memory_limit, which holds them too"},
-    {FIELD_MAX_FILES, CONTAINER_ONE_DISK, "use the native backend"},
-    {FIELD_OUTPUT, "a container's own files end with it", "use a workspace with :rw"},
     {FIELD_CGROUP, "the runtime makes groups of its own", "leave it out"},
     {FIELD_REQUIRE_TIER, "tiers are the native backend's", "leave it out"},
     {FIELD_ALLOW_NETWORK, CONTAINER_NO_BROKER, "use the native backend"},
@@ -67,11 +60,22 @@ static int container_check(const struct policy *policy, struct cordon_err *err)
             return container_refuse(policy, id, container_refused[i].why, container_refused[i].fix,
                                     err);
     }
-    const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
-    if (ws->set && ws->num == WORKSPACE_OVERLAY)
-        return container_refuse(policy, FIELD_WORKSPACE, "a container has no overlay workspace",
-                                "say DIR:ro or DIR:rw", err);
     return 0;
+}
+
+/* Of an overlay workspace the guest gets a copy; before there is one (explain) nothing is writable.
+ */
+static int container_grants(struct plan *p, const struct plan_request *req, struct cordon_err *err)
+{
+    struct plan_request copied = *req;
+    const struct policy_value *ws = policy_value(req->policy, FIELD_WORKSPACE);
+    if (ws->set && ws->num == WORKSPACE_OVERLAY) {
+        if (req->workspace_layer && !req->workspace_copy)
+            return container_refuse(req->policy, FIELD_WORKSPACE,
+                                    "an engine mounts no overlays of ours", "say DIR:rw", err);
+        copied.workspace_copy = true;
+    }
+    return plan_full_grants(p, &copied, err);
 }
 
 /* A bridge is the engine's and reaches whatever the engine's host reaches; pid 1 of the container
@@ -124,8 +128,8 @@ static int container_texts(struct plan *p, const struct policy *policy, struct c
 /* Nothing else of the caller's environment reaches the executable that talks to the engine. */
 static int container_vars(struct plan *p, char *const *vars, struct cordon_err *err)
 {
-    static const char *const names[] = {
-        "DOCKER_HOST=", "DOCKER_TLS_VERIFY=", "HOME=", "XDG_CACHE_HOME="};
+    static const char *const names[] = {"DOCKER_HOST=",      "DOCKER_TLS=", "DOCKER_TLS_VERIFY=",
+                                        "DOCKER_CERT_PATH=", "HOME=",       "XDG_CACHE_HOME="};
     size_t n = 0;
     p->container.vars = arena_alloc(&p->arena, (ARRAY_SIZE(names) + 1) * sizeof(char *));
     if (!p->container.vars)
@@ -195,10 +199,11 @@ int plan_container(struct plan *p, const struct plan_request *req, struct cordon
     p->setup_ns = CONTAINER_SETUP_NS;
     if (container_check(policy, err) < 0 || container_network(p, policy, err) < 0 ||
         container_texts(p, policy, err) < 0 || container_vars(p, req->vars, err) < 0 ||
-        plan_full_grants(p, req, err) < 0 || container_gvisor(p, req, err) < 0)
+        container_grants(p, req, err) < 0 || container_gvisor(p, req, err) < 0)
         return -1;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
+    p->hands_back_cwd = policy_value(policy, FIELD_OUTPUT)->n_items > 0;
     const char *tmp = "/tmp";
     if (policy_bool(policy, FIELD_TEMP_DIR) && policy_text(policy, FIELD_TEMP_DIR)[0] &&
         !str_eq(policy_text(policy, FIELD_TEMP_DIR), "/tmp"))

@@ -280,7 +280,10 @@ static int full_grant(struct plan *p, const struct plan_request *req, const stru
                      (g->is_dir ? 0 : PLAN_BIND_FILE) | (g->optional ? PLAN_BIND_OPTIONAL : 0);
     if (g->overlay && !req->workspace_copy)
         return full_overlay(p, g, req->workspace_layer);
-    const char *src = g->overlay ? req->workspace_layer : g->src;
+    const char *src = g->overlay && req->workspace_layer ? req->workspace_layer : g->src;
+    if (g->overlay && !req->workspace_layer)
+        flags &=
+            ~(unsigned)PLAN_BIND_RW; /* a copy nobody has made yet: never the original itself */
     return full_op(p, PLAN_OP_BIND, src, g->dst + 1, flags, 0) ? 0 : -1;
 }
 

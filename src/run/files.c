@@ -19,11 +19,16 @@
 
 #define FILES_DIFF_MAX ((size_t)64 << 20)
 
+/* An engine mounts folders of the host and no overlays: its guests work on a copy. */
+static bool files_in_container(const struct run_job *job)
+{
+    return policy_num(job->policy, FIELD_BACKEND) == BACKEND_DOCKER;
+}
+
 static bool files_wanted(const struct run_job *job)
 {
     const struct policy_value *v = policy_value(job->policy, FIELD_WORKSPACE);
-    return v->set && v->num == WORKSPACE_OVERLAY && job->host.user_ns &&
-           policy_num(job->policy, FIELD_BACKEND) != BACKEND_DOCKER; /* which the plan refuses */
+    return v->set && v->num == WORKSPACE_OVERLAY && (job->host.user_ns || files_in_container(job));
 }
 
 /* Folders of the host the guest may write to. */
@@ -90,7 +95,8 @@ static void files_ask_host(struct run_job *job)
 int files_begin(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
-    if (policy_value(job->policy, FIELD_OUTPUT)->n_items > 0 && !job->host.user_ns)
+    if (policy_value(job->policy, FIELD_OUTPUT)->n_items > 0 && !job->host.user_ns &&
+        !files_in_container(job))
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
                        "output: collecting files needs user namespaces (tier full): %s",
                        job->host.user_ns_why);
@@ -99,9 +105,11 @@ int files_begin(struct run_job *job, struct cordon_err *err)
         return -1;
     if (!files_wanted(job) || f->workspace)
         return 0;
-    files_ask_host(job);
-    if (!job->host.user_ns)
-        return 0; /* the plan refuses, and says what is missing */
+    if (!files_in_container(job)) {
+        files_ask_host(job);
+        if (!job->host.user_ns)
+            return 0; /* the plan refuses, and says what is missing */
+    }
     const char *base = policy_text(job->policy, FIELD_WORKSPACE);
     if (job->workspace) {
         f->workspace = job->workspace;
@@ -117,7 +125,9 @@ int files_begin(struct run_job *job, struct cordon_err *err)
             return -1;
         f->workspace = &job->own_workspace;
     }
-    if (workspace_prepare(f->workspace, err) < 0) {
+    if (workspace_prepare(f->workspace, err) < 0 ||
+        (files_in_container(job) && !f->workspace->is_copy &&
+         workspace_fall_back(f->workspace, err) < 0)) {
         files_done(job);
         return -1;
     }

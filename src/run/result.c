@@ -227,6 +227,12 @@ static bool result_by_backend(struct result *r, const struct backend_outcome *o,
     else if (o->processes_hit)
         result_limit(r, VERDICT_PROCESS_LIMIT, EXIT_LIMIT, policy, FIELD_PROCESSES,
                      "Process limit exceeded");
+    else if (o->disk_hit)
+        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_DISK_LIMIT,
+                     "Disk limit exceeded");
+    else if (o->files_hit)
+        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILES,
+                     "File count limit exceeded");
     else
         return false;
     return true;

@@ -1,6 +1,7 @@
 /* States of workspaces: made, locked, compared, removed. Runs on our side. */
 #include "workspace/workspace.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -364,9 +365,27 @@ int workspace_prepare(struct workspace *ws, struct cordon_err *err)
     return 0;
 }
 
+/* No run has changed anything yet: nothing in the layer, and its folder as the base's. */
+static bool workspace_is_untouched(const struct workspace *ws)
+{
+    struct stat layer, base;
+    int fd = openat(ws->state_fd, "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir) {
+        util_close(&fd);
+        return false;
+    }
+    bool empty =
+        fstat(fd, &layer) == 0 && fstat(ws->base_fd, &base) == 0 && layer.st_mode == base.st_mode;
+    for (const struct dirent *e; empty && (e = readdir(dir));)
+        empty = str_eq(e->d_name, ".") || str_eq(e->d_name, "..");
+    closedir(dir);
+    return empty;
+}
+
 int workspace_fall_back(struct workspace *ws, struct cordon_err *err)
 {
-    if (!ws->is_fresh || ws->is_copy) {
+    if (ws->is_copy || (!ws->is_fresh && !workspace_is_untouched(ws))) {
         err_set(err, CORDON_ERR_HOST, "workspace", 0, "the overlay of workspace %s is refused here",
                 ws->id);
         return err_hint(

@@ -19,6 +19,7 @@ import cordon_run  # noqa: E402
 
 STRICT = os.environ.get("CORDON_TEST_STRICT") == "1"
 PASSED_ON = ("DOCKER_HOST", "XDG_CACHE_HOME", "HOME")
+TLS = pathlib.Path(os.environ.get("CORDON_TEST_TLS", "/nonexistent"))  # keys for the engine's port, made by tests/with-engine
 
 
 def pytest_configure(config):

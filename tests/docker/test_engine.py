@@ -14,16 +14,12 @@ import cordon_run
 from conftest import environment
 
 REFUSED = {
-    "disk_limit": ["--disk-limit", "10M"],
-    "max_files": ["--max-files", "10"],
-    "output": ["--output", "*.txt=/var/tmp"],
     "allow_network": ["--allow-network", "example.com"],
     "deny_patterns": ["--network", "bridge", "--deny-network", "example.com"],
     "block_internal": ["--network", "bridge", "--runtime", "runsc"],
     "log_network": ["--log-network"],
     "publish": ["--publish", "8080:80"],
     "network": ["--network", "host", "--unsafe-host-network"],
-    "workspace": ["--workspace", "/var/tmp"],
     "rootfs": ["--rootfs", "/var/tmp"],
     "require_tier": ["--require-tier", "full"],
     "temp_dir": ["--temp-dir=/elsewhere"],

@@ -38,18 +38,18 @@ static void create_tmpfs(struct jsonw *j, const struct request *r, uid_t uid, gi
     int n = snprintf(options, sizeof(options), "rw,exec,nosuid,nodev,mode=1777");
     if (r->scratch_bytes)
         n += snprintf(options + n, sizeof(options) - (size_t)n, ",size=%" PRIu64, r->scratch_bytes);
-    if (r->scratch_inodes)
-        n += snprintf(options + n, sizeof(options) - (size_t)n, ",nr_inodes=%" PRIu64,
-                      r->scratch_inodes);
+    /* each has its own root as an inode; what all of them hold together is pid 1's to look at */
+    uint64_t inodes = r->max_files ? MIN(r->max_files + 1, r->scratch_inodes) : r->scratch_inodes;
+    if (inodes)
+        n += snprintf(options + n, sizeof(options) - (size_t)n, ",nr_inodes=%" PRIu64, inodes);
     jsonw_open(j, "Tmpfs", '{');
     jsonw_str(j, "/tmp", options);
+    jsonw_str(j, "/dev/shm", options);
     memcpy(strstr(options, "mode=1777"), "mode=0755", 9);
     snprintf(options + n, sizeof(options) - (size_t)n, ",uid=%u,gid=%u", (unsigned)uid,
              (unsigned)gid);
     jsonw_str(j, "/home/sandbox", options);
     jsonw_close(j, '}');
-    if (r->scratch_bytes)
-        jsonw_uint(j, "ShmSize", r->scratch_bytes);
 }
 
 static void create_bind(struct jsonw *j, const char *src, const char *slash, const char *dst,

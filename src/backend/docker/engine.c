@@ -11,12 +11,12 @@
 
 int engine_open(struct engine *e, struct cordon_err *err)
 {
-    const char *tls = getenv("DOCKER_TLS_VERIFY");
-    const char *host = getenv("DOCKER_HOST");
-    if (tls && *tls && host && str_starts(host, "tcp://"))
-        return err_set(err, CORDON_ERR_HOST, "docker", 0,
-                       "DOCKER_TLS_VERIFY: connections with TLS are not supported");
-    return http_parse_host(host, &e->host, err);
+    const char *verify = getenv("DOCKER_TLS_VERIFY"), *tls = getenv("DOCKER_TLS");
+    if (http_parse_host(getenv("DOCKER_HOST"), &e->host, err) < 0)
+        return -1;
+    if (e->host.tcp && !e->host.plain && ((verify && *verify) || (tls && *tls)))
+        e->host.tls = true;
+    return 0;
 }
 
 /* "1.41" → 141 */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ uint64_t http_now_ns(void)
 static int http_wrong_host(const char *text, struct cordon_err *err)
 {
     err_set(err, CORDON_ERR_USAGE, "docker", 0, "DOCKER_HOST: %.200s", text);
-    return err_hint(err, "unix:///path/to/docker.sock or tcp://host:port");
+    return err_hint(err, "unix:///path/to/docker.sock, tcp://host:port or https://host:port");
 }
 
 int http_parse_host(const char *text, struct http_host *ret_host, struct cordon_err *err)
@@ -42,7 +43,8 @@ int http_parse_host(const char *text, struct http_host *ret_host, struct cordon_
         if (text[7] != '/' || strlen(text + 7) >= sizeof(h.path))
             return http_wrong_host(text, err);
         strcpy(h.path, text + 7);
-    } else if (str_starts(text, "tcp://") || str_starts(text, "http://")) {
+    } else if (str_starts(text, "tcp://") || str_starts(text, "http://") ||
+               str_starts(text, "https://")) {
         const char *name = strchr(text, '/') + 2, *colon = strrchr(name, ':');
         size_t len = colon ? (size_t)(colon - name) : 0;
         size_t port = colon ? strcspn(colon + 1, "/") : 0;
@@ -53,6 +55,8 @@ int http_parse_host(const char *text, struct http_host *ret_host, struct cordon_
             len -= 2;
         }
         h.tcp = true;
+        h.tls = str_starts(text, "https://");
+        h.plain = str_starts(text, "http://");
         memcpy(h.name, name, len);
         memcpy(h.port, colon + 1, port);
     } else {
@@ -62,8 +66,7 @@ int http_parse_host(const char *text, struct http_host *ret_host, struct cordon_
     return 0;
 }
 
-/* Waits for the socket; -1 with the error when the time is over. */
-static int http_wait(struct http *h, short events, struct cordon_err *err)
+int http_wait(struct http *h, short events, struct cordon_err *err)
 {
     for (;;) {
         uint64_t now = http_now_ns();
@@ -104,23 +107,38 @@ static int http_connect_fd(struct http *h, const struct sockaddr *address, sockl
     return e ? -1 : 0;
 }
 
-static int http_connect_tcp(struct http *h, const struct http_host *host)
+static bool http_is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+    return address->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+/* Whoever can read or change the bytes on their way owns the engine, and what a guest did: plain
+ * connections stay on this host unless they were asked for by the name of what they are. */
+static int http_connect_tcp(struct http *h, const struct http_host *host, bool *ret_refused)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     if (getaddrinfo(host->name, host->port, &hints, &found) != 0) {
         errno = EHOSTUNREACH;
         return -1;
     }
-    int r = -1;
-    for (struct addrinfo *a = found; a && r < 0; a = a->ai_next)
+    int r = -1, e = EHOSTUNREACH;
+    for (struct addrinfo *a = found; a && r < 0; a = a->ai_next) {
+        if (!host->plain && !http_is_loopback(a->ai_addr)) {
+            *ret_refused = true;
+            continue;
+        }
         r = http_connect_fd(h, a->ai_addr, a->ai_addrlen);
-    int e = errno;
+        e = errno;
+    }
     freeaddrinfo(found);
     errno = e;
     return r;
 }
 
-static int http_no_engine(const struct http_host *host, int e, struct cordon_err *err)
+int http_no_engine(const struct http_host *host, int e, struct cordon_err *err)
 {
     const char *where = host->tcp ? host->name : host->path;
     if (e == EACCES || e == EPERM) {
@@ -137,8 +155,20 @@ int http_open(struct http *h, const struct http_host *host, int timeout_ms, stru
     *h = HTTP_INIT;
     h->deadline_ns = http_now_ns() + (uint64_t)timeout_ms * 1000000u;
     int r;
+    bool refused = false;
+    if (host->tls)
+        return tls_open(h, host, err);
     if (host->tcp) {
-        r = http_connect_tcp(h, host);
+        r = http_connect_tcp(h, host, &refused);
+        if (r < 0 && refused) {
+            err_set(err, CORDON_ERR_HOST, "docker", 0,
+                    "DOCKER_HOST: a plain connection to %.200s would let anybody between own the "
+                    "engine",
+                    host->name);
+            return err_hint(err,
+                            "set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH; http:// in the place "
+                            "of tcp:// says that it is meant");
+        }
     } else {
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         memcpy(address.sun_path, host->path, sizeof(address.sun_path));
@@ -362,5 +392,6 @@ int http_read_body(struct http *h, struct buf *out, struct cordon_err *err)
 void http_close(struct http *h)
 {
     util_close(&h->fd);
+    tls_close(h);
     buf_done(&h->in);
 }

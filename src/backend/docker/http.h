@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <cordon.h>
 
@@ -16,7 +17,8 @@
 
 /* Where the engine listens. */
 struct http_host {
-    bool tcp;
+    bool tcp, tls;
+    bool plain;     /* tcp without TLS, to wherever it is: asked for by its name */
     char path[108]; /* unix */
     char name[256]; /* tcp */
     char port[8];
@@ -24,6 +26,7 @@ struct http_host {
 
 struct http {
     int fd;
+    pid_t tls_pid;  /* who carries the bytes between fd and the network, 0: fd is the connection */
     struct buf in;  /* received, not yet taken */
     size_t in_done; /* of it, taken */
     uint64_t deadline_ns;
@@ -35,7 +38,8 @@ struct http {
 
 #define HTTP_INIT ((struct http){.fd = -1, .in = BUF_INIT(HTTP_BODY_MAX), .length = -1})
 
-/* unix:///path, tcp://host:port; NULL or empty: /var/run/docker.sock. */
+/* unix:///path, tcp://host:port, https://host:port, http://host:port; NULL or empty:
+ * /var/run/docker.sock. */
 int http_parse_host(const char *text, struct http_host *ret_host, struct cordon_err *err);
 
 uint64_t http_now_ns(void);
@@ -54,5 +58,14 @@ int http_read_body(struct http *h, struct buf *out, struct cordon_err *err);
 int http_read_some(struct http *h, char *data, size_t size, size_t *ret_len,
                    struct cordon_err *err);
 void http_close(struct http *h);
+
+/* Waits for the socket; -1 with the error when the time is over. */
+int http_wait(struct http *h, short events, struct cordon_err *err);
+/* The error of a connection that failed with this errno. */
+int http_no_engine(const struct http_host *host, int e, struct cordon_err *err);
+
+/* tls.c: the same over TLS, carried by `cordon-tls`. */
+int tls_open(struct http *h, const struct http_host *host, struct cordon_err *err);
+void tls_close(struct http *h);
 
 #endif

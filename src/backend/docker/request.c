@@ -92,6 +92,7 @@ static int request_fill(struct request *r, struct cordon_err *err)
     r->apparmor = jsonr_cstr(jsonr_get(r->root, "apparmor"));
     r->reuse = request_bool(r->root, "reuse");
     r->block_internal = request_bool(r->root, "block_internal");
+    r->sends_files = request_bool(r->root, "sends_files");
     const struct jsonr_node *seccomp = jsonr_get(r->root, "seccomp");
     bool ok = r->name && r->network && seccomp &&
               jsonr_uint64(jsonr_get(limits, "memory_bytes"), &r->memory_bytes) &&
@@ -99,7 +100,7 @@ static int request_fill(struct request *r, struct cordon_err *err)
               jsonr_uint64(jsonr_get(limits, "processes"), &r->processes) &&
               jsonr_uint64(jsonr_get(limits, "scratch_bytes"), &r->scratch_bytes) &&
               jsonr_uint64(jsonr_get(limits, "scratch_inodes"), &r->scratch_inodes) &&
-              request_lists(r) == 0;
+              jsonr_uint64(jsonr_get(limits, "max_files"), &r->max_files) && request_lists(r) == 0;
     if (!ok)
         return err_set(err, CORDON_ERR_INTERNAL, "docker", 0, "request: something is missing");
     if (!r->image)

@@ -20,12 +20,12 @@ struct request {
     const struct jsonr_node *root;
     const char *inside; /* name of the container to run in, NULL: one of its own */
     const char *name, *image, *runtime, *network, *dns, *http_proxy, *apparmor;
-    bool reuse, block_internal;
+    bool reuse, block_internal, sends_files;
     struct request_bind *binds;
     size_t n_binds;
     const char **masks; /* without leading slashes */
     size_t n_masks;
-    uint64_t memory_bytes, cpu_percent, processes, scratch_bytes, scratch_inodes;
+    uint64_t memory_bytes, cpu_percent, processes, scratch_bytes, scratch_inodes, max_files;
     struct buf seccomp; /* the profile as text */
 };
 

@@ -25,8 +25,18 @@
 
 static void session_say(struct helper_message *m)
 {
+    union helper_rights rights = {0};
+    struct iovec iov = {m, sizeof(*m)};
+    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     m->magic = HELPER_MAGIC;
-    while (send(HELPER_CONTROL_FD, m, sizeof(*m), MSG_NOSIGNAL) < 0 && errno == EINTR)
+    if (m->type == HELPER_DONE && m->outcome.cwd_fd >= 0) {
+        msg.msg_control = rights.space;
+        msg.msg_controllen = sizeof(rights.space);
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+        *cmsg = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(cmsg), &m->outcome.cwd_fd, sizeof(int));
+    }
+    while (sendmsg(HELPER_CONTROL_FD, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR)
         ;
 }
 
@@ -207,7 +217,9 @@ static int session_check_end(struct session *s, struct cordon_err *err)
     uint64_t now = http_now_ns();
     if (!s->killed)
         return 0;
-    if (!s->forced && now >= s->killed_ns + SESSION_PATIENCE_NS)
+    /* what it sends when everything has ended takes as long as it takes */
+    bool sends = s->stdio.ended && s->stdio.files && s->control_open;
+    if (!s->forced && !sends && now >= s->killed_ns + SESSION_PATIENCE_NS)
         session_force(s);
     if (now >= s->killed_ns + SESSION_END_NS)
         return err_set(err, CORDON_ERR_INTERNAL, "docker", 0,
@@ -288,102 +300,6 @@ static int session_loop(struct session *s, struct cordon_err *err)
     return 0;
 }
 
-/* pid 1 ended without a report: was it the memory limit? The container is gone, the engine's list
- * of events is not. */
-static bool session_was_oom(struct session *s)
-{
-    _cleanup_buf_ struct buf path = BUF_INIT(4096), answer = BUF_INIT(1 << 20),
-                             filter = BUF_INIT(512);
-    struct cordon_err drop;
-    time_t now = time(NULL);
-    buf_printf(&filter, "{\"container\":[\"%s\"],\"event\":[\"oom\"]}", s->id);
-    buf_printf(&path, "/events?since=%lld&until=%lld&filters=", (long long)now - 86400,
-               (long long)now + 1);
-    engine_escape(&path, filter.data);
-    return engine_call(&s->engine, "GET", path.data, NULL, ENGINE_CALL_MS, &answer, &drop) == 200 &&
-           answer.len > 2;
-}
-
-static void session_usage(struct backend_outcome *o, const struct init_report *r)
-{
-    o->usage = (struct backend_usage){.cpu_user_ns = r->cpu_user_ns,
-                                      .cpu_sys_ns = r->cpu_sys_ns,
-                                      .peak_memory_bytes = r->peak_memory_bytes,
-                                      .processes_peak = r->processes_peak,
-                                      .processes_refused = r->processes_refused,
-                                      .oom_kills = r->oom_kills,
-                                      .throttled_ns = r->throttled_ns};
-    o->memory_refused = r->memory_refused;
-    o->scratch_full = r->scratch_full != 0;
-    o->denials_unobserved = r->denials_unobserved != 0;
-    for (uint32_t i = 0; i < MIN(r->n_denials, BACKEND_DENIALS_MAX); i++)
-        o->denials[o->n_denials++] = (struct backend_denial){r->denials[i].nr, r->denials[i].count};
-}
-
-/* What pid 1 saw of the container's groups before the guest began. */
-static void session_held(const struct init_report *r, struct backend_outcome *o)
-{
-    o->memory_sampled = !(r->held & INIT_HELD_MEMORY);
-    o->processes_sampled = !(r->held & INIT_HELD_PIDS);
-    o->cpu_sampled = !(r->held & INIT_HELD_CPU);
-    o->user_ns = r->user_ns != 0;
-    o->internal_blocked = r->guarded != 0;
-    snprintf(o->cgroup, sizeof(o->cgroup), "%s%s%s%s", r->held ? "docker" : "none",
-             o->memory_sampled ? "" : " memory", o->processes_sampled ? "" : " pids",
-             o->cpu_sampled ? "" : " cpu");
-}
-
-static void session_outcome(struct session *s, struct helper_message *m)
-{
-    const struct init_report *r = &s->stdio.report;
-    struct backend_outcome *o = &m->outcome;
-    m->type = HELPER_DONE;
-    o->started_ns = s->started_ns;
-    o->cwd_fd = -1;
-    session_held(&s->stdio.begin, o);
-    o->reused = s->inside;
-    if (s->inside) /* made from an equal request, or it would not be shared */
-        o->internal_blocked = s->request.block_internal;
-    o->end = BACKEND_KILLED;
-    if (!s->stdio.ended) {
-        if (!s->killed && session_was_oom(s))
-            o->usage.oom_kills = 1;
-        o->denials_unobserved = true;
-        return;
-    }
-    session_usage(o, r);
-    o->ended_ns = s->started_ns + r->wall_ns;
-    o->wstatus = r->wstatus;
-    o->exec_errno = r->error;
-    if (r->kind == INIT_EXITED)
-        o->end = BACKEND_EXITED;
-    else if (r->kind == INIT_EXEC_FAILED)
-        o->end = BACKEND_EXEC_FAILED;
-    else if (r->kind == INIT_CPU_TIME)
-        o->cpu_time_hit = true;
-    else if (r->kind == INIT_TIME)
-        o->time_hit = true;
-    else if (r->kind == INIT_MEMORY)
-        o->memory_hit = true;
-    else if (r->kind == INIT_PROCESSES)
-        o->processes_hit = true;
-    else if (r->kind == INIT_FAILED) {
-        m->type = HELPER_FAILED;
-        if (strncmp(r->stage, INIT_STAGE_FOREIGN, sizeof(r->stage)) == 0) {
-            err_set(&m->err, CORDON_ERR_HOST, "docker", 0,
-                    "the Docker engine has other files under the names that were granted");
-            err_hint(&m->err, "grants need an engine on this host, in the same mount namespace");
-        } else if (strncmp(r->stage, INIT_STAGE_GUARD, sizeof(r->stage)) == 0) {
-            err_set(&m->err, CORDON_ERR_HOST, "docker", r->error,
-                    "network bridge: internal addresses cannot be blocked there");
-            err_hint(&m->err, "the engine's kernel needs nf_tables; --block-internal=false does "
-                              "without");
-        } else {
-            err_set(&m->err, CORDON_ERR_INTERNAL, "start", r->error, "%.31s", r->stage);
-        }
-    }
-}
-
 /* Our pid 1 lies beside us. */
 static int session_init_path(char *path, size_t size, struct cordon_err *err)
 {
@@ -402,6 +318,11 @@ static int session_all(struct session *s, struct cordon_err *err)
     char init_path[4096];
     if (request_read(HELPER_REQUEST_FD, &s->request, err) < 0)
         return -1;
+    if (s->request.sends_files && !s->holds) {
+        if (files_open(&s->files, s->request.scratch_bytes, s->request.scratch_inodes, err) < 0)
+            return -1;
+        s->stdio.files = &s->files;
+    }
     if ((s->holds ? order_hold(s, err) : order_take(s, err)) < 0 ||
         session_init_path(init_path, sizeof(init_path), err) < 0 ||
         engine_open(&s->engine, err) < 0)
@@ -427,6 +348,7 @@ int session_hold(void)
 {
     struct session s = {.attach = HTTP_INIT,
                         .wait = HTTP_INIT,
+                        .files = FILES_INIT,
                         .control_open = true,
                         .holds = true,
                         .exit_code = -1};
@@ -441,8 +363,11 @@ int session_hold(void)
 
 int session_run(void)
 {
-    struct session s = {
-        .attach = HTTP_INIT, .wait = HTTP_INIT, .control_open = true, .exit_code = -1};
+    struct session s = {.attach = HTTP_INIT,
+                        .wait = HTTP_INIT,
+                        .files = FILES_INIT,
+                        .control_open = true,
+                        .exit_code = -1};
     struct cordon_err err = {0}, drop;
     prctl(PR_SET_DUMPABLE, 0); /* the request may hold the caller's secrets */
     int r = session_all(&s, &err);
@@ -453,11 +378,12 @@ int session_run(void)
         session_fail(&err);
     } else {
         struct helper_message m = {0};
-        session_outcome(&s, &m);
+        outcome_fill(&s, &m);
         session_say(&m);
     }
     http_close(&s.attach);
     http_close(&s.wait);
+    files_close(&s.files);
     stdio_done(&s.stdio);
     request_done(&s.request);
     return 0;

@@ -4,6 +4,7 @@
 
 #include "backend/docker/binds.h"
 #include "backend/docker/engine.h"
+#include "backend/docker/files.h"
 #include "backend/docker/request.h"
 #include "backend/docker/stdio.h"
 #include "backend/helper/helper.h"
@@ -17,12 +18,13 @@ struct session {
     struct http attach; /* raw stream of the container's standard streams */
     struct http wait;   /* answers when the container is gone */
     struct stdio stdio;
-    bool control_open; /* the supervisor is there */
-    bool killed;       /* somebody wanted the end */
-    bool gone;         /* the container was removed */
-    bool inside;       /* it is somebody's to keep: we run a command in it */
-    bool holds;        /* it is ours to keep for commands of others */
-    bool forced;       /* the engine was told to kill it */
+    struct files files; /* of the guest's working directory */
+    bool control_open;  /* the supervisor is there */
+    bool killed;        /* somebody wanted the end */
+    bool gone;          /* the container was removed */
+    bool inside;        /* it is somebody's to keep: we run a command in it */
+    bool holds;         /* it is ours to keep for commands of others */
+    bool forced;        /* the engine was told to kill it */
     uint64_t started_ns, killed_ns;
     int exit_code; /* of pid 1, -1: not known */
 };
@@ -33,6 +35,9 @@ int order_take(struct session *s, struct cordon_err *err);
 int order_hold(struct session *s, struct cordon_err *err);
 void order_user(struct session *s, const struct binds *binds);
 int order_guard(struct session *s, struct cordon_err *err);
+
+/* outcome.c: the last message to the supervisor. */
+void outcome_fill(struct session *s, struct helper_message *m);
 
 /* The whole of it; the outcome goes to the supervisor. Returns the exit status of the process. */
 int session_run(void);

@@ -84,7 +84,9 @@ static int scan_step(struct stdio *s, bool *ret_again)
         plain -= MAX(first, last);
     }
     if (plain > 0) {
-        if (out_add(&s->out[1], s->scan.data, plain) < 0)
+        if (s->ended && s->files)
+            files_feed(s->files, s->scan.data, plain);
+        else if (out_add(&s->out[1], s->scan.data, plain) < 0)
             return -1;
         scan_drop(&s->scan, plain);
     }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdbool.h>
 
+#include "backend/docker/files.h"
 #include "base/buf.h"
 #include "init/init.h"
 
@@ -28,6 +29,7 @@ struct stdio {
     struct buf scan; /* end of standard error that may be the beginning of a report */
     uint8_t start_secret[INIT_SECRET], end_secret[INIT_SECRET];
     bool started, ended;              /* the report is there */
+    struct files *files;              /* what follows the last report, NULL: nothing */
     struct init_report begin, report; /* the first, the last */
     bool attach_ended;
     /* to the container */

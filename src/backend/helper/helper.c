@@ -41,6 +41,8 @@ static void helper_free(struct helper *h)
         return;
     if (h->shares)
         holder_give_back();
+    if (h->reported)
+        util_close(&h->last.outcome.cwd_fd);
     util_close(&h->control_fd);
     free(h);
 }
@@ -172,12 +174,30 @@ static int helper_start(const struct plan *plan, struct guest *ret_guest, bool *
     return 0;
 }
 
+static ssize_t helper_receive(struct helper *h, struct helper_message *m, int *ret_fd)
+{
+    union helper_rights rights;
+    struct iovec iov = {m, sizeof(*m)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = rights.space,
+                         .msg_controllen = sizeof(rights.space)};
+    ssize_t n = recvmsg(h->control_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    struct cmsghdr *cmsg = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
+    *ret_fd = -1;
+    if (cmsg && cmsg->cmsg_type == SCM_RIGHTS && cmsg->cmsg_len == CMSG_LEN(sizeof(int)))
+        memcpy(ret_fd, CMSG_DATA(cmsg), sizeof(int));
+    return n;
+}
+
 /* Takes what the helper said so far; never waits. */
 static void helper_listen(struct helper *h)
 {
     struct helper_message m;
     ssize_t n;
-    while (h->control_fd >= 0 && (n = recv(h->control_fd, &m, sizeof(m), MSG_DONTWAIT)) > 0) {
+    int fd;
+    while (h->control_fd >= 0 && (n = helper_receive(h, &m, &fd)) > 0) {
+        _cleanup_close_ int right = fd;
         if (n != (ssize_t)sizeof(m) || m.magic != HELPER_MAGIC)
             continue;
         if (m.type == HELPER_STARTED)
@@ -185,6 +205,7 @@ static void helper_listen(struct helper *h)
         if ((m.type == HELPER_DONE || m.type == HELPER_FAILED) && !h->reported) {
             h->reported = true;
             h->last = m;
+            h->last.outcome.cwd_fd = TAKE_FD(right);
         }
     }
 }
@@ -255,12 +276,23 @@ static void helper_remove(struct helper *h, char *const *vars)
         ;
 }
 
-static void helper_outcome(struct helper *h, char *const *vars, struct backend_outcome *o,
+/* A workspace is the host's own folder, as the guest left it. */
+static int helper_workspace(const struct plan *p)
+{
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == PLAN_OP_BIND && str_eq(p->ops[i].dst, "workspace"))
+            return open(p->ops[i].src, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return -1;
+}
+
+static void helper_outcome(struct helper *h, const struct plan *plan, struct backend_outcome *o,
                            struct cordon_err *err)
 {
     if (h->reported && h->last.type == HELPER_DONE) {
         *o = h->last.outcome;
-        o->cwd_fd = -1;
+        h->last.outcome.cwd_fd = -1;
+        if (plan->hands_back_cwd && !helper_sends_files(plan))
+            o->cwd_fd = helper_workspace(plan);
         return;
     }
     o->end = BACKEND_SETUP_FAILED;
@@ -270,7 +302,7 @@ static void helper_outcome(struct helper *h, char *const *vars, struct backend_o
         return;
     }
     err_set(err, CORDON_ERR_INTERNAL, "supervise", 0, HELPER_PROGRAM " ended unexpectedly");
-    helper_remove(h, vars);
+    helper_remove(h, plan->container.vars);
 }
 
 static void helper_finish(struct guest *guest, struct backend_outcome *ret_outcome,
@@ -282,7 +314,7 @@ static void helper_finish(struct guest *guest, struct backend_outcome *ret_outco
     while (waitpid(guest->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     helper_listen(h);
-    helper_outcome(h, guest->plan->container.vars, ret_outcome, err);
+    helper_outcome(h, guest->plan, ret_outcome, err);
     for (int i = 0; i < 3; i++)
         util_close(&guest->stdio[i]);
     util_close(&guest->event_fd);

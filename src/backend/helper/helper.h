@@ -7,6 +7,8 @@
 #ifndef BACKEND_HELPER_HELPER_H
 #define BACKEND_HELPER_HELPER_H
 
+#include <sys/socket.h>
+
 #include "backend/backend.h"
 
 #define HELPER_CONTROL_FD 3 /* SOCK_SEQPACKET; its end of file says that the supervisor is gone */
@@ -18,7 +20,7 @@
 enum helper_type {
     /* from the helper */
     HELPER_STARTED = 1, /* the guest's own code begins: time_ns */
-    HELPER_DONE,        /* outcome; nothing of the guest is left */
+    HELPER_DONE,        /* outcome, with its cwd_fd as a right; nothing of the guest is left */
     HELPER_FAILED,      /* err: the wall could not be built, or was lost */
     /* to the helper */
     HELPER_KILL,
@@ -32,6 +34,12 @@ struct helper_message {
     bool lost; /* FAILED: the wall stood and was lost while the guest ran */
     struct backend_outcome outcome;
     struct cordon_err err;
+};
+
+/* One descriptor beside a message. */
+union helper_rights {
+    char space[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
 };
 
 extern const struct backend backend_helper;
@@ -52,6 +60,8 @@ int helper_request_fd(const struct plan *plan, const char *name, const char *ins
 /* The same as text with no name in it: equal texts can share a container. The caller frees it. */
 char *helper_request_key(const struct plan *plan);
 int helper_order_fd(const struct plan *plan, int *ret_fd, struct cordon_err *err);
+/* Does pid 1 send the guest's working directory when the guest is gone? */
+bool helper_sends_files(const struct plan *plan);
 
 #define HELPER_PROGRAM "cordon-docker"
 

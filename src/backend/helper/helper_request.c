@@ -35,6 +35,12 @@ static int helper_memory(const struct buf *text, const char *name, int *ret_fd,
     return 0;
 }
 
+/* A workspace is the host's own folder and needs no sending. */
+bool helper_sends_files(const struct plan *p)
+{
+    return p->hands_back_cwd && str_eq(p->cwd, PLAN_HOME);
+}
+
 /* Grants of host paths in order, and what is covered inside them. */
 static void request_ops(struct jsonw *j, const struct plan *p)
 {
@@ -71,6 +77,7 @@ static void request_limits(struct jsonw *j, const struct plan *p)
     jsonw_uint(j, "processes", p->limits.processes);
     jsonw_uint(j, "scratch_bytes", p->limits.scratch_bytes);
     jsonw_uint(j, "scratch_inodes", p->limits.scratch_inodes);
+    jsonw_uint(j, "max_files", p->limits.max_files);
     jsonw_close(j, '}');
 }
 
@@ -89,6 +96,7 @@ static void request_write(const struct plan *p, const char *name, const char *in
     jsonw_str(&j, "http_proxy", p->container.http_proxy);
     jsonw_bool(&j, "reuse", p->container.reuse);
     jsonw_bool(&j, "block_internal", p->container.block_internal);
+    jsonw_bool(&j, "sends_files", helper_sends_files(p));
     jsonw_str(&j, "apparmor", p->apparmor);
     request_ops(&j, p);
     request_limits(&j, p);
@@ -183,7 +191,10 @@ int helper_order_fd(const struct plan *p, int *ret_fd, struct cordon_err *err)
                               .memory_bytes = p->limits.memory_bytes,
                               .processes = p->limits.processes,
                               .cpu_percent = p->limits.cpu_percent,
-                              .wall_ns = p->limits.wall_ns};
+                              .wall_ns = p->limits.wall_ns,
+                              .sends_files = helper_sends_files(p),
+                              .disk_bytes = p->limits.disk_bytes,
+                              .max_files = p->limits.max_files};
     while (p->argv[head.n_argv])
         head.n_argv++;
     while (p->env[head.n_env])

@@ -68,6 +68,11 @@ int native_map_self(const struct plan *p)
     return ids_map(0, PLAN_GUEST_UID, p->host_uid, PLAN_GUEST_GID, p->host_gid, true);
 }
 
+int native_map_own(uid_t uid, gid_t gid)
+{
+    return ids_map(0, uid, uid, gid, gid, true);
+}
+
 /* Our ids become the guest's. A launcher's root that makes files for the guest and then gives them
  * away needs to be somebody as well: it stays who it is. */
 static int ids_map_caller(pid_t pid, unsigned id, unsigned helper)

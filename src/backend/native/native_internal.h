@@ -164,6 +164,8 @@ int native_open_source(const struct plan_op *op);
 
 /* root.c: executes the plan's operations and pivots */
 void native_root_build(struct native_child *c);
+/* A new file system as a detached mount. options: "key=value" strings, NULL-terminated. */
+int native_new_fs(const char *type, const char *const *options, unsigned attr);
 /* The same in two steps, with the new mount API: all mounts in place, then the way in. The host's
  * files are in reach by their names between the two. */
 bool native_root_has_new_api(void);
@@ -262,6 +264,8 @@ unsigned native_next_id(const struct plan *p);
 int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_err *err);
 /* in the child */
 int native_map_self(const struct plan *p);
+/* The caller's own ids, in a user namespace it has just entered. */
+int native_map_own(uid_t uid, gid_t gid);
 /* A user namespace for mapped mounts: the caller's ids become this one. The descriptor, or -1. */
 int native_map_namespace(unsigned id);
 /* helper: id of a process of ours that also makes files there, 0: none */

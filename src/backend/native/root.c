@@ -28,8 +28,7 @@ struct root {
     bool scratch_up; /* the scratch tmpfs is mounted (below tmp) */
 };
 
-/* A new file system as a detached mount. options: "key=value" strings, NULL-terminated. */
-static int root_new_fs(const char *type, const char *const *options, unsigned attr)
+int native_new_fs(const char *type, const char *const *options, unsigned attr)
 {
     _cleanup_close_ int fs = sys_fsopen(type, SYS_FSOPEN_CLOEXEC);
     if (fs < 0)
@@ -250,7 +249,7 @@ static void root_scratch(struct root *r, const struct plan_op *op)
         snprintf(inodes, sizeof(inodes), "nr_inodes=%llu", (unsigned long long)l->scratch_inodes);
         const char *const options[] = {size, inodes, "mode=0755", NULL};
         _cleanup_close_ int fs =
-            root_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
+            native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
         if (fs < 0)
             native_child_fail(r->c, "scratch", errno, "tmpfs");
         if (root_attach(fs, r->fd, "tmp") < 0)
@@ -278,7 +277,7 @@ static void root_fs_op(struct root *r, const struct plan_op *op)
     bool proc = op->kind == PLAN_OP_PROC;
     unsigned attr =
         SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | (proc ? SYS_MOUNT_ATTR_NODEV : 0);
-    _cleanup_close_ int fs = root_new_fs(proc ? "proc" : "devpts", proc ? none : pts, attr);
+    _cleanup_close_ int fs = native_new_fs(proc ? "proc" : "devpts", proc ? none : pts, attr);
     if (fs < 0)
         native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
     native_root_make_target(r->c, r->fd, op, true);
@@ -364,7 +363,7 @@ static int root_make(struct native_child *c, void (*act)(struct root *r, size_t 
     static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
     struct root r = {.c = c, .covers = {-1, -1}};
     root_make_private(c);
-    r.fd = root_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
+    r.fd = native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
     /* the working directory is the new root from here on: relative names are places in it */
     if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "tmpfs");
@@ -441,7 +440,7 @@ void native_root_template(struct native_child *c)
 static void root_own_proc(struct root *r, const struct plan_op *op)
 {
     static const char *const none[] = {NULL};
-    _cleanup_close_ int fs = root_new_fs(
+    _cleanup_close_ int fs = native_new_fs(
         "proc", none, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | SYS_MOUNT_ATTR_NODEV);
     if (fs < 0 || umount2("/proc", MNT_DETACH) < 0 || root_attach(fs, r->fd, op->dst) < 0)
         native_child_fail(r->c, "proc", errno, op->dst);
