@@ -182,6 +182,7 @@ struct plan_net {
 };
 
 struct plan {
+    uint64_t id; /* of a plan that serves more than one run; 0: made for one */
     struct arena arena;
     enum backend_kind backend;
     struct plan_container container; /* of the docker backend */

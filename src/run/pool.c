@@ -98,6 +98,9 @@ static struct pool_key *pool_add(struct pool *pool, const struct buf *key)
 static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
 {
     struct buf *key = &pool->scratch;
+    for (size_t i = 0; plan->id && i < POOL_KEYS; i++)
+        if (pool->keys[i].plan_id == plan->id && pool->keys[i].failures < POOL_FAILURES)
+            return &pool->keys[i];
     if (!plan_is_parkable(plan))
         return NULL;
     key->len = 0;
@@ -117,6 +120,8 @@ static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
     }
     if (!k && (k = pool_add(pool, key)))
         k->interpreter = interpreter;
+    if (k)
+        k->plan_id = plan->id;
     return k;
 }
 

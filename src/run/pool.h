@@ -22,6 +22,7 @@
 struct pool_key {
     char *key; /* NULL: not used */
     size_t key_len;
+    uint64_t plan_id;  /* the last plan of this key that serves many runs; 0: none */
     struct warm *warm; /* NULL: not yet, or refused */
     struct loop_watch watch;
     struct pool *pool;

@@ -11,14 +11,22 @@
 
 static void run_on_done(void *data);
 
+/* The next one is made anew. */
+static void run_drop_plan(struct run_job *job)
+{
+    if (job->plan != job->given)
+        plan_free(job->plan);
+    job->plan = NULL;
+    job->given = NULL;
+}
+
 /* The host refused the tier: remember why, and plan again with what is left. */
 static void run_note_refusal(struct run_job *job, const struct cordon_err *err)
 {
     job->host.user_ns = false;
     snprintf(job->host.user_ns_why, sizeof(job->host.user_ns_why), "%.40s: %.200s", err->stage,
              err->message);
-    plan_free(job->plan);
-    job->plan = NULL;
+    run_drop_plan(job);
 }
 
 /* The one place where the policy's word becomes a wall. */
@@ -50,7 +58,9 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
         if (!layer)
             return err_nomem(err, "plan");
     }
-    if (plan_make(&request, &job->plan, err) < 0)
+    if (job->given)
+        job->plan = (struct plan *)job->given; /* nobody changes a plan that was made */
+    else if (plan_make(&request, &job->plan, err) < 0)
         return -1;
     struct supervise_options options = job->options;
     options.on_done = run_on_done;
@@ -58,8 +68,7 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
     /* an error in the request shows before a guest is used up for it */
     options.prepared = job->pool ? pool_take(job->pool, job->plan, job->only_interpreter) : NULL;
     if (job->only_interpreter && !options.prepared) {
-        plan_free(job->plan);
-        job->plan = NULL;
+        run_drop_plan(job);
         return err_set(err, CORDON_ERR_INTERNAL, "pool", 0, "no interpreter is ready");
     }
     const struct backend *backend = job->backend ? job->backend : run_backend(job->plan);
@@ -135,8 +144,7 @@ static void run_on_done(void *data)
     } else if (run_lost_prepared(job)) {
         struct cordon_err err;
         supervise_free(s);
-        plan_free(job->plan);
-        job->plan = NULL;
+        run_drop_plan(job);
         job->pool = NULL;
         if (job->only_interpreter) {
             job->only_interpreter = false;
@@ -150,8 +158,7 @@ static void run_on_done(void *data)
                files_fall_back(job, &s->err)) {
         struct cordon_err err;
         supervise_free(s);
-        plan_free(job->plan);
-        job->plan = NULL;
+        run_drop_plan(job);
         if (run_start(job, &err) == 0)
             return;
         s->err = err;
@@ -183,8 +190,7 @@ void run_done(struct run_job *job)
     files_done(job);
     if (job->plan)
         supervise_free(&job->supervised);
-    plan_free(job->plan);
-    job->plan = NULL;
+    run_drop_plan(job);
     free(job->rootfs);
     job->rootfs = NULL;
 }

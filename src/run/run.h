@@ -55,7 +55,8 @@ struct run_job {
     void (*on_lost)(void *data);
     void *lost_data;
     struct run_files files_changed; /* valid once done; kept until run_done() */
-    struct plan *plan;
+    const struct plan *given; /* the plan of an equal request, to start with; stays the giver's */
+    struct plan *plan;        /* owned unless it is the one given */
     struct supervised supervised;
     bool running;
     struct result result; /* valid once done */

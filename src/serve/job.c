@@ -133,9 +133,9 @@ static void job_own_stdin(struct message *m)
     m->stdin_fd = fd;
 }
 
-static int job_start(struct serve_job *job, struct cordon_err *err)
+static int job_policy(struct serve_job *job, struct cordon_err *err)
 {
-    struct message *m = &job->message;
+    const struct message *m = &job->message;
     struct policy_input input = {
         .settings = m->settings,
         .n_settings = m->n_settings,
@@ -145,14 +145,22 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
         .environ = m->environ,
         .cwd = m->cwd,
     };
-    if (policy_resolve(&input, &job->policy, err) < 0)
+    return policy_resolve(&input, &job->policy, err);
+}
+
+static int job_start(struct serve_job *job, struct cordon_err *err)
+{
+    const struct message *m = job->memo ? &job->memo->message : &job->message;
+    if (!job->memo && job_policy(job, err) < 0)
         return -1;
-    job_own_stdin(m);
+    job_own_stdin(&job->message);
+    int stdin_fd = job->message.stdin_fd;
     struct run_job *run = &job->run;
+    run->given = job->memo ? job->memo->plan : NULL;
     run->loop = &job->serve->loop;
     run->host = job->serve->host;
     run->pool = &job->serve->pool;
-    run->policy = job->policy;
+    run->policy = job->memo ? job->memo->policy : job->policy;
     run->argv = m->argv;
     run->cwd = m->cwd;
     run->vars = m->places;
@@ -163,9 +171,9 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
         .sinks = {-1, -1},
         .keep_output = true,
         .on_output = m->flags & WIRE_RUN_STREAM ? job_on_output : NULL,
-        .stdin_fd = m->stdin_fd,
-        .stdin_data = m->stdin_fd < 0 ? m->stdin_data : NULL,
-        .stdin_len = m->stdin_fd < 0 ? m->stdin_len : 0,
+        .stdin_fd = stdin_fd,
+        .stdin_data = stdin_fd < 0 ? m->stdin_data : NULL,
+        .stdin_len = stdin_fd < 0 ? m->stdin_len : 0,
     };
     job->started = true;
     if (m->is_source) {
@@ -177,8 +185,8 @@ static int job_start(struct serve_job *job, struct cordon_err *err)
                                            .vars = m->places};
         return lang_start(&job->lang, &job->source, run, err);
     }
-    if (policy_has(job->policy, FIELD_VENV)) {
-        if (lang_venv(job->policy, m->environ, &job->arena, &job->venv_policy, err) < 0)
+    if (policy_has(run->policy, FIELD_VENV)) {
+        if (lang_venv(run->policy, m->environ, &job->arena, &job->venv_policy, err) < 0)
             return -1;
         run->policy = &job->venv_policy;
     }
@@ -210,10 +218,33 @@ static void job_link(struct serve_job *job)
     serve->n_jobs++;
 }
 
-void job_new(struct serve *serve, struct message *message)
+/* The C library gives memory of this size back to the kernel, and asks for it again. */
+static struct serve_job *job_alloc(struct serve *serve)
+{
+    for (size_t i = 0; i < SERVE_SPARE; i++) {
+        struct serve_job *job = serve->spare[i];
+        if (!job)
+            continue;
+        serve->spare[i] = NULL;
+        return memset(job, 0, sizeof(*job));
+    }
+    return calloc(1, sizeof(struct serve_job));
+}
+
+static void job_dealloc(struct serve *serve, struct serve_job *job)
+{
+    for (size_t i = 0; i < SERVE_SPARE; i++)
+        if (!serve->spare[i]) {
+            serve->spare[i] = job;
+            return;
+        }
+    free(job);
+}
+
+void job_new(struct serve *serve, struct message *message, struct memo *memo)
 {
     struct cordon_err err;
-    struct serve_job *job = calloc(1, sizeof(*job));
+    struct serve_job *job = job_alloc(serve);
     if (!job) {
         err_nomem(&err, "start");
         reply_error(message->job_fd, &err);
@@ -222,6 +253,9 @@ void job_new(struct serve *serve, struct message *message)
     }
     job->serve = serve;
     job->message = *message;
+    job->memo = memo;
+    if (memo)
+        memo->refs++;
     job->client = (struct loop_watch){.fd = job->message.job_fd, .fn = job_on_client, .data = job};
     job_link(job);
     if (job_streams(job, &err) < 0 || job_start(job, &err) < 0) {
@@ -248,11 +282,13 @@ void job_free(struct serve_job *job)
     loop_set(&serve->loop, &job->client, 0);
     relay_stop(&job->relays[0]);
     relay_stop(&job->relays[1]);
+    memo_keep(job);
     if (job->started)
         run_done(&job->run);
     lang_done(&job->lang);
     arena_done(&job->arena);
     policy_free(job->policy);
     message_done(&job->message);
-    free(job);
+    memo_unref(job->memo);
+    job_dealloc(serve, job);
 }

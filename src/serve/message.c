@@ -158,7 +158,7 @@ static bool message_add(struct message *m, struct message_lists *n, const struct
     return single && (*single = record_string(r));
 }
 
-static int message_read_records(struct message *m, struct cordon_err *err)
+int message_parse(struct message *m, struct cordon_err *err)
 {
     size_t at = 0, counts[WIRE_TAG_PLACE + 1] = {0};
     const struct wire_record *r;
@@ -199,14 +199,14 @@ static int message_read(struct message *m, const char *buf, size_t len, int *fds
     if (!ours || !complete)
         return message_wrong(err);
     if (m->flags & WIRE_RUN_BODY_FD)
-        return m->body ? message_read_records(m, err) : message_wrong(err);
+        return m->body ? 0 : message_wrong(err);
     if (m->body_len != len - sizeof(run))
         return message_wrong(err);
     m->body = malloc(m->body_len + 1);
     if (!m->body)
         return err_nomem(err, "request");
     memcpy(m->body, buf + sizeof(run), m->body_len);
-    return message_read_records(m, err);
+    return 0;
 }
 
 int message_receive(int control_fd, struct message *ret_message, struct cordon_err *err)

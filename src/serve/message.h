@@ -17,7 +17,7 @@ struct message {
     size_t body_len;
     bool is_mapped;
 
-    /* borrowed from the body */
+    /* borrowed from the body, once it is parsed */
     struct policy_setting *settings;
     size_t n_settings;
     char **argv;
@@ -32,10 +32,12 @@ struct message {
     char **places; /* variables for finding tools */
 };
 
-/* Receives one RUN message. 1: there is one, 0: none at the moment, -1: the other side is gone. A
- * message that is not understood still has its job_fd when one came; *err then says what is wrong
- * with it, else err->code is 0. */
+/* Receives one RUN message, not yet parsed. 1: there is one, 0: none at the moment, -1: the other
+ * side is gone. A message that is not understood still has its job_fd when one came; *err then says
+ * what is wrong with it, else err->code is 0. */
 int message_receive(int control_fd, struct message *ret_message, struct cordon_err *err);
+/* Not for what wants statistics. */
+int message_parse(struct message *message, struct cordon_err *err);
 void message_done(struct message *message);
 
 #endif

@@ -48,8 +48,9 @@ static void serve_on_control(struct loop_watch *w, uint32_t events)
         if (r <= 0)
             return;
         job_take_ticket(message.job_fd);
-        if (err.code == 0 && !message.is_stats) {
-            job_new(s, &message);
+        struct memo *memo = err.code == 0 && !message.is_stats ? memo_find(s, &message) : NULL;
+        if (err.code == 0 && !message.is_stats && (memo || message_parse(&message, &err) == 0)) {
+            job_new(s, &message, memo);
             continue;
         }
         if (err.code == 0)
@@ -146,8 +147,10 @@ int serve_main(void)
         int n = loop_once(&s.loop, s.closing ? 100 : pool_timeout_ms(&s.pool));
         if (n < 0)
             return CORDON_ERR_INTERNAL;
-        if (n == 0 && !s.closing)
+        if (n == 0 && !s.closing) {
             pool_idle(&s.pool);
+            memo_sweep(&s, false);
+        }
         if (s.closing && deadline == UINT64_MAX)
             deadline = supervise_now_ns() + SERVE_CLOSE_MS * 1000000ull;
         serve_bury(&s);
@@ -158,6 +161,9 @@ int serve_main(void)
             _exit(0);
         job_free(s.jobs);
     }
+    memo_sweep(&s, true);
+    for (size_t i = 0; i < SERVE_SPARE; i++)
+        free(s.spare[i]);
     pool_done(&s.pool);
     loop_done(&s.loop);
     return 0;

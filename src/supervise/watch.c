@@ -107,11 +107,25 @@ int supervise_watch_prepare(struct supervised *s, struct cordon_err *err)
     return watch_disks(s, false, err);
 }
 
+/* CPU time can grow as fast as there are cores: how long until the rest could be used up. */
+static uint64_t watch_cpu_rest(const struct supervised *s)
+{
+    static long cores;
+    if (!s->plan->limits.cpu_ns)
+        return UINT64_MAX;
+    if (cores < 1)
+        cores = MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
+    return (s->plan->limits.cpu_ns - s->look_cpu_ns) / (uint64_t)cores;
+}
+
 int supervise_watch_start(struct supervised *s, struct cordon_err *err)
 {
     if (watch_disks(s, true, err) < 0)
         return -1;
     s->next_look_ns = s->begin_ns;
+    /* what groups hold and count needs no look before the CPU time could be used up */
+    if (!watch_needs_tree(s->plan) && !s->plan->cores)
+        s->next_look_ns += MIN(watch_cpu_rest(s), WATCH_SLOW_NS);
     return 0;
 }
 
@@ -212,7 +226,6 @@ void supervise_watch_last(struct supervised *s)
     sample_merge(&s->peak, &now);
 }
 
-/* CPU time can grow as fast as there are cores: look again when the rest could be used up. */
 static void watch_cpu_time(struct supervised *s, uint64_t now_ns)
 {
     uint64_t limit = s->plan->limits.cpu_ns;
@@ -222,11 +235,7 @@ static void watch_cpu_time(struct supervised *s, uint64_t now_ns)
         supervise_end(s, CAUSE_CPU_TIME);
         return;
     }
-    static long cores;
-    if (cores < 1)
-        cores = MAX(sysconf(_SC_NPROCESSORS_ONLN), 1);
-    uint64_t rest = (limit - s->look_cpu_ns) / (uint64_t)cores;
-    s->next_look_ns = MIN(s->next_look_ns, now_ns + MAX(rest, WATCH_FAST_NS));
+    s->next_look_ns = MIN(s->next_look_ns, now_ns + MAX(watch_cpu_rest(s), WATCH_FAST_NS));
 }
 
 static void watch_disk_use(struct supervised *s, uint64_t now_ns)

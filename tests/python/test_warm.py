@@ -332,3 +332,56 @@ def test_nothing_is_left(how):
         assert groups_of(supervisor) == []
     else:
         sandbox.close()
+
+
+# ---- groups that served another guest before -----------------------------------------------------
+
+def test_numbers_are_the_guests_own():
+    """Whatever an earlier guest did, the next one's usage begins at nothing."""
+    heavy = {
+        "memory": "x = bytearray(90 << 20)",
+        "processes": "import os\nfor _ in range(9):\n    os.fork() or (os.read(0, 1), os._exit(0))",
+        "time": "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass",
+        "files": "open('/tmp/f', 'wb').write(bytes(20 << 20))",
+    }
+    with Sandbox(timeout=20, max_memory_mb=120) as sandbox:
+        for what, code in heavy.items():
+            for _ in range(2):
+                result = prepared(sandbox, ["python3", "-c", code])
+                assert result.exit_code == 0, (what, result.stderr)
+                small = prepared(sandbox, ["true"])
+                assert small.peak_memory_bytes < 6 << 20, what
+                assert small.processes_peak == 1, what
+                assert small.cpu_user_ms + small.cpu_sys_ms < 150, what
+                assert small.verdict == "ok", what
+
+
+def test_a_limit_that_was_hit_is_not_the_next_ones():
+    with Sandbox(timeout=20, max_memory_mb=64) as sandbox:
+        for _ in range(2):
+            assert prepared(sandbox, ["python3", "-c", "x = bytearray(200 << 20)"]).verdict == "memory_limit"
+            after = prepared(sandbox, ["python3", "-c", "x = bytearray(40 << 20)"])
+            assert (after.verdict, after.exit_code) == ("ok", 0)
+
+
+def test_a_share_that_was_used_up_is_not_the_next_ones():
+    spin = "import time\nend = time.process_time() + 0.03\nwhile time.process_time() < end: pass"
+    with Sandbox(timeout=20, cpu_limit=50) as sandbox:
+        for _ in range(10):
+            prepared(sandbox, ["python3", "-c", spin])
+        assert min(prepared(sandbox, ["true"]).wall_ms for _ in range(5)) < 400
+
+
+def test_the_same_request_again_and_another_one(sandbox):
+    """What was made of a request serves the next one only if that one is the same in every byte."""
+    for i in range(3):
+        for word in ("a", "b"):
+            result = prepared(sandbox, ["sh", "-c", 'echo "$0 $W"; cat; exit $1', word, str(i)], env={"W": word * 2},
+                              stdin=word * 3)
+            assert (result.stdout, result.exit_code) == (f"{word} {word * 2}\n{word * 3}", i)
+
+
+def test_many_kinds_of_requests_in_turn(sandbox):
+    for i in range(30):
+        result = sandbox.run_command(["sh", "-c", f"exit {i % 7}"])
+        assert result.exit_code == i % 7

@@ -122,10 +122,26 @@ static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot
     return 0;
 }
 
+int cgroup_remake(struct cgroup *cg, enum cgroup_slot slot)
+{
+    struct cgroup_dir *dir = &cg->dir[slot];
+    char parent[CGROUP_PATH_MAX];
+    snprintf(parent, sizeof(parent), "%s", dir->path);
+    *strrchr(parent, '/') = '\0';
+    int r = cgroup_rmdir(dir->path, 0);
+    if (r < 0)
+        return r;
+    util_close(&dir->enter_fd);
+    util_close(&dir->fd);
+    dir->path[0] = '\0';
+    return make_dir(cg, parent, slot);
+}
+
 static void remove_dirs(struct cgroup *cg, int down_to, uint64_t deadline_ns)
 {
     bool gone = !cg->left_behind;
     util_close(&cg->cpu_fd);
+    cgroup_kept_close(cg);
     for (int slot = SLOT_COUNT - 1; slot >= down_to; slot--) {
         struct cgroup_dir *dir = &cg->dir[slot];
         util_close(&dir->enter_fd);
@@ -211,6 +227,8 @@ int cgroup_create(const struct host_cgroups *where, const struct plan_limits *li
     if (!cg)
         return err_nomem(err, "cgroup");
     cg->cpu_fd = -1;
+    for (int i = 0; i < KEPT_COUNT; i++)
+        cg->kept[i] = -1;
     for (int slot = 0; slot < SLOT_COUNT; slot++)
         cg->dir[slot].fd = cg->dir[slot].enter_fd = -1;
 

@@ -66,6 +66,9 @@ int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
 int cgroup_relimit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 /* Removes the v1 groups; the guest is gone, pid 1 need not be. Call cgroup_usage() before. */
 void cgroup_remove_v1(struct cgroup *cg);
+/* The guest is gone and its numbers were read: can the groups serve another one as new ones would?
+ * limits: what they hold. False: remove them; nothing else may be done with them. */
+bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits);
 /* Mask of enum cgroup_control that is in force. */
 unsigned cgroup_controls(const struct cgroup *cg);
 /* Descriptor for CLONE_INTO_CGROUP, or -1. Belongs to the group. */

@@ -26,6 +26,23 @@ struct cgroup_dir {
     bool alias;   /* the same directory as an earlier slot (co-mounted controllers) */
 };
 
+/* Files of v1 groups that are read for every guest; kept open in groups that are used again. */
+enum cgroup_kept {
+    KEPT_MEMORY_PEAK,
+    KEPT_MEMORY_NOW,
+    KEPT_MEMORY_FAILS,
+    KEPT_SWAP_FAILS,
+    KEPT_OOM,
+    KEPT_PIDS_NOW,
+    KEPT_PIDS_PEAK,
+    KEPT_PIDS_EVENTS,
+    KEPT_CPU_STAT,
+    KEPT_CPU_TOTAL,
+    KEPT_CPU_USER,
+    KEPT_CPU_SYS,
+    KEPT_COUNT
+};
+
 struct cgroup {
     char name[CGROUP_NAME_MAX];
     bool named;       /* a group of that name was made */
@@ -38,6 +55,15 @@ struct cgroup {
     bool sample_memory, sample_pids;
     uint64_t memory_peak, pids_peak; /* sampled */
     uint64_t own_user_ns, own_sys_ns;
+    /* of groups that are used again */
+    bool keeps;           /* files stay open: */
+    int kept[KEPT_COUNT]; /* -1: not open */
+    /* the kernel's counters as they were last read, and as they stood when the guest came */
+    struct cgroup_counters {
+        uint64_t memory_fails, oom_kills, pids_refused, throttled_ns, total_ns, sys_ns;
+        uint64_t pids_now, pids_peak;
+    } last, since;
+    uint64_t share_used_ns; /* of the CPU quota since it was last filled */
 };
 
 /* Whose group it is. */
@@ -82,6 +108,14 @@ void cgroup_kill_dir(int dir_fd, const char *name);
 int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage);
 int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);
+int cgroup_v1_share(struct cgroup *cg,
+                    unsigned percent); /* 0 or -errno; also fills the quota anew */
+/* cgroup_again.c */
+ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, size_t size);
+int cgroup_kept_u64(struct cgroup *cg, enum cgroup_kept which, uint64_t *ret_value);
+void cgroup_kept_close(struct cgroup *cg);
+/* cgroup.c: makes the group of one slot anew, under its name. 0 or -errno. */
+int cgroup_remake(struct cgroup *cg, enum cgroup_slot slot);
 /* Hands the controllers down in a group that is ours (.v2_own). Nothing else is touched. */
 int cgroup_v2_prepare(const struct host_cgroups *where, struct cordon_err *err);
 int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);

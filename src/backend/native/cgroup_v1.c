@@ -29,13 +29,19 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
     return 0;
 }
 
+int cgroup_v1_share(struct cgroup *cg, unsigned percent)
+{
+    return cgroup_file_write_u64(cg->dir[SLOT_CPU].fd, "cpu.cfs_quota_us",
+                                 (uint64_t)percent * (PERIOD_US / 100));
+}
+
 static int limit_cpu(struct cgroup *cg, unsigned percent, struct cordon_err *err)
 {
     const struct cgroup_dir *dir = &cg->dir[SLOT_CPU];
     int r = cgroup_file_write_u64(dir->fd, "cpu.cfs_period_us", PERIOD_US);
     if (r < 0)
         return cgroup_err(err, -r, dir->path, "cpu.cfs_period_us");
-    r = cgroup_file_write_u64(dir->fd, "cpu.cfs_quota_us", (uint64_t)percent * (PERIOD_US / 100));
+    r = cgroup_v1_share(cg, percent);
     /* EINVAL: a group above us has less than that. Then it holds the guest below our limit. */
     if (r < 0 && r != -EINVAL)
         return cgroup_err(err, -r, dir->path, "cpu.cfs_quota_us");
@@ -63,29 +69,27 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
 
 static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
 {
-    int fd = cg->dir[SLOT_MEMORY].fd;
     char text[256];
-    if (cgroup_file_u64(fd, "memory.max_usage_in_bytes", &usage->memory_peak_bytes) < 0)
+    if (cgroup_kept_u64(cg, KEPT_MEMORY_PEAK, &usage->memory_peak_bytes) < 0)
         return;
     usage->has_memory = true;
     /* Memory and swap are charged first: with both limits equal it is their counter that moves. */
     uint64_t fails = 0, swap_fails = 0;
-    cgroup_file_u64(fd, "memory.failcnt", &fails);
-    cgroup_file_u64(fd, "memory.memsw.failcnt", &swap_fails);
+    cgroup_kept_u64(cg, KEPT_MEMORY_FAILS, &fails);
+    cgroup_kept_u64(cg, KEPT_SWAP_FAILS, &swap_fails);
     usage->memory_fails = fails + swap_fails;
-    if (cgroup_file_read(fd, "memory.oom_control", text, sizeof(text)) > 0)
+    if (cgroup_kept_read(cg, KEPT_OOM, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
 }
 
 static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
 {
-    int fd = cg->dir[SLOT_PIDS].fd;
     char text[256];
-    if (cgroup_file_u64(fd, "pids.current", &usage->pids_now) < 0)
+    if (cgroup_kept_u64(cg, KEPT_PIDS_NOW, &usage->pids_now) < 0)
         return;
     usage->has_pids = true;
-    cgroup_file_u64(fd, "pids.peak", &usage->pids_peak);
-    if (cgroup_file_read(fd, "pids.events", text, sizeof(text)) > 0)
+    cgroup_kept_u64(cg, KEPT_PIDS_PEAK, &usage->pids_peak);
+    if (cgroup_kept_read(cg, KEPT_PIDS_EVENTS, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "max", &usage->pids_refused);
 }
 
@@ -97,26 +101,45 @@ void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
         usage_memory(cg, usage);
     if (mine & CGROUP_PIDS)
         usage_pids(cg, usage);
-    if ((mine & CGROUP_CPU) &&
-        cgroup_file_read(cg->dir[SLOT_CPU].fd, "cpu.stat", text, sizeof(text)) > 0)
+    if ((mine & CGROUP_CPU) && cgroup_kept_read(cg, KEPT_CPU_STAT, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "throttled_time", &usage->throttled_ns);
+    struct cgroup_counters *last = &cg->last;
+    last->memory_fails = usage->memory_fails;
+    last->oom_kills = usage->oom_kills;
+    last->pids_refused = usage->pids_refused;
+    last->throttled_ns = usage->throttled_ns;
+    last->pids_now = usage->pids_now;
+    last->pids_peak = usage->pids_peak;
+    usage->memory_fails -= MIN(usage->memory_fails, cg->since.memory_fails);
+    usage->oom_kills -= MIN(usage->oom_kills, cg->since.oom_kills);
+    usage->pids_refused -= MIN(usage->pids_refused, cg->since.pids_refused);
+    usage->throttled_ns -= MIN(usage->throttled_ns, cg->since.throttled_ns);
+}
+
+static int v1_cpu_counters(struct cgroup *cg)
+{
+    uint64_t user, sys, total;
+    char text[128];
+    if (cgroup_kept_u64(cg, KEPT_CPU_TOTAL, &total) < 0)
+        return -1;
+    if (cgroup_kept_u64(cg, KEPT_CPU_USER, &user) < 0 ||
+        cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
+        if (cgroup_file_read(cg->dir[SLOT_CPUACCT].fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
+            cgroup_parse_key(text, "user", &user) < 0 || cgroup_parse_key(text, "system", &sys) < 0)
+            return -1;
+        sys *= NS_PER_TICK;
+    }
+    cg->last.total_ns = total;
+    cg->last.sys_ns = sys;
+    return 0;
 }
 
 int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
 {
-    int fd = cg->dir[SLOT_CPUACCT].fd;
-    uint64_t user, sys, total;
-    char text[128];
-    if (cgroup_file_u64(fd, "cpuacct.usage", &total) < 0)
+    if (v1_cpu_counters(cg) < 0)
         return -1;
-    if (cgroup_file_u64(fd, "cpuacct.usage_user", &user) < 0 ||
-        cgroup_file_u64(fd, "cpuacct.usage_sys", &sys) < 0) {
-        if (cgroup_file_read(fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
-            cgroup_parse_key(text, "user", &user) < 0 || cgroup_parse_key(text, "system", &sys) < 0)
-            return -1;
-        user *= NS_PER_TICK;
-        sys *= NS_PER_TICK;
-    }
+    uint64_t total = cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
+    uint64_t sys = cg->last.sys_ns - MIN(cg->last.sys_ns, cg->since.sys_ns);
     /* The total is exact; the split is by where the timer tick found the task. */
     *ret_sys_ns = MIN(sys, total);
     *ret_user_ns = total - *ret_sys_ns;

@@ -543,6 +543,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     if (g->plan->own_kernel)
         oci_outcome(g->plan, n, o);
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
+    if (n->cgroup && n->warm && warm_keep_groups(n->warm, n->cgroup))
+        n->cgroup = NULL;
     if (n->cgroup)
         cgroup_remove_v1(n->cgroup);
     /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it */

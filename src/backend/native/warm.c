@@ -35,6 +35,8 @@ static void warm_unref(struct warm *w)
             ;
     }
     util_close(&w->pidfd);
+    while (w->n_idle > 0)
+        cgroup_destroy(w->idle[--w->n_idle].cgroup);
     if (w->pages)
         munmap(w->pages, WARM_SLOTS * sizeof(*w->pages));
     free(w);

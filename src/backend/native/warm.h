@@ -50,5 +50,9 @@ int warm_claim(struct warm_guest *guest, const struct plan *plan, struct guest *
 /* For the native backend: the end of a claimed guest. */
 void warm_wait(struct warm_guest *guest, struct rusage *ret_usage);
 void warm_release(struct warm_guest *guest);
+/* Takes its groups, all processes in which are gone, for another guest. False: they stay the
+ * caller's. */
+struct cgroup;
+bool warm_keep_groups(struct warm_guest *guest, struct cgroup *cgroup);
 
 #endif

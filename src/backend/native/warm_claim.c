@@ -66,11 +66,26 @@ void warm_drop(struct warm_guest *g)
     warm_release(g);
 }
 
+bool warm_keep_groups(struct warm_guest *g, struct cgroup *cgroup)
+{
+    struct warm *w = g->warm;
+    if (w->n_idle == WARM_GROUPS || w->sock < 0 || !cgroup_again(cgroup, &g->limits))
+        return false;
+    w->idle[w->n_idle++] = (struct warm_groups){cgroup, g->limits};
+    return true;
+}
+
 static int claim_groups(struct warm_guest *g, struct cordon_err *err)
 {
-    const struct host_cgroups *where = &g->warm->cgroups;
+    struct warm *w = g->warm;
+    const struct host_cgroups *where = &w->cgroups;
     if (where->kind == HOST_CGROUP_NONE && !where->v2[0])
         return 0;
+    if (w->n_idle > 0) {
+        g->cgroup = w->idle[--w->n_idle].cgroup;
+        g->limits = w->idle[w->n_idle].limits;
+        return 0;
+    }
     if (cgroup_create(where, &g->limits, &g->cgroup, err) < 0)
         return -1;
     return where->kind == HOST_CGROUP_V1 ? cgroup_create_v1(g->cgroup, where, &g->limits, err) : 0;

@@ -12,6 +12,7 @@
 #define WARM_SLOTS 640 /* status pages; the first is the spawner's own */
 #define WARM_IDS 512u  /* of guests of root, as in ids.c */
 #define WARM_FDS_MAX 64
+#define WARM_GROUPS 24 /* sets of groups that wait for their next guest */
 
 enum warm_slot { WARM_FREE, WARM_USED, WARM_ENDING };
 
@@ -21,6 +22,11 @@ union warm_page {
     char room[4096];
 };
 _Static_assert(sizeof(union warm_page) == 4096, "one page per guest");
+
+struct warm_groups {
+    struct cgroup *cgroup;
+    struct plan_limits limits; /* as they have them */
+};
 
 struct warm {
     unsigned refs; /* the pool's and one per guest */
@@ -37,6 +43,8 @@ struct warm {
     unsigned failures;
     struct host_cgroups cgroups;
     struct plan_limits limits;
+    struct warm_groups idle[WARM_GROUPS];
+    size_t n_idle;
 };
 
 struct warm_guest {

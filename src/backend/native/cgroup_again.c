@@ -1,0 +1,128 @@
+/* Version 1 groups that are used for one guest after another. Runs in the supervisor.
+ *
+ * Making and removing four groups costs more than a short guest. Those of a prepared guest go to
+ * the next one of the same kind if what they hold and count is as exact for it as in new ones:
+ * nobody is left in them, no more memory is charged to them than the kernel hands out to a core in
+ * one go, and every number can be set back or told from what it was. What cannot is made anew:
+ * the highest number of processes is kept for ever. */
+#include "backend/native/cgroup_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/util.h"
+
+#define AGAIN_MEMORY (512 * 1024) /* two cores' shares of 64 pages */
+#define AGAIN_MEMORY_PART 64      /* and no more than this part of the limit */
+#define AGAIN_QUOTA_NS 1000000u   /* of CPU time per percent that may be used: a whole period's */
+
+static const struct {
+    enum cgroup_slot slot;
+    const char *name;
+} kept_files[KEPT_COUNT] = {
+    [KEPT_MEMORY_PEAK] = {SLOT_MEMORY, "memory.max_usage_in_bytes"},
+    [KEPT_MEMORY_NOW] = {SLOT_MEMORY, "memory.usage_in_bytes"},
+    [KEPT_MEMORY_FAILS] = {SLOT_MEMORY, "memory.failcnt"},
+    [KEPT_SWAP_FAILS] = {SLOT_MEMORY, "memory.memsw.failcnt"},
+    [KEPT_OOM] = {SLOT_MEMORY, "memory.oom_control"},
+    [KEPT_PIDS_NOW] = {SLOT_PIDS, "pids.current"},
+    [KEPT_PIDS_PEAK] = {SLOT_PIDS, "pids.peak"},
+    [KEPT_PIDS_EVENTS] = {SLOT_PIDS, "pids.events"},
+    [KEPT_CPU_STAT] = {SLOT_CPU, "cpu.stat"},
+    [KEPT_CPU_TOTAL] = {SLOT_CPUACCT, "cpuacct.usage"},
+    [KEPT_CPU_USER] = {SLOT_CPUACCT, "cpuacct.usage_user"},
+    [KEPT_CPU_SYS] = {SLOT_CPUACCT, "cpuacct.usage_sys"},
+};
+
+static int cgroup_kept_open(struct cgroup *cg, enum cgroup_kept which)
+{
+    int flags = which == KEPT_MEMORY_PEAK ? O_RDWR : O_RDONLY;
+    int fd = openat(cg->dir[kept_files[which].slot].fd, kept_files[which].name,
+                    flags | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
+ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, size_t size)
+{
+    int fd = cg->kept[which];
+    if (fd < 0 && (fd = cgroup_kept_open(cg, which)) < 0)
+        return fd;
+    ssize_t n = cgroup_file_pread(fd, buf, size);
+    if (cg->keeps)
+        cg->kept[which] = fd;
+    else
+        close(fd);
+    return n;
+}
+
+int cgroup_kept_u64(struct cgroup *cg, enum cgroup_kept which, uint64_t *ret_value)
+{
+    char text[32];
+    ssize_t n = cgroup_kept_read(cg, which, text, sizeof(text));
+    return n < 0 ? (int)n : cgroup_parse_u64(text, ret_value);
+}
+
+void cgroup_kept_close(struct cgroup *cg)
+{
+    for (int i = 0; i < KEPT_COUNT; i++)
+        util_close(&cg->kept[i]);
+    cg->keeps = false;
+}
+
+static bool again_memory(struct cgroup *cg, uint64_t limit)
+{
+    uint64_t now;
+    uint64_t most = MIN((uint64_t)AGAIN_MEMORY, limit ? limit / AGAIN_MEMORY_PART : UINT64_MAX);
+    if (cgroup_kept_u64(cg, KEPT_MEMORY_NOW, &now) < 0 || now > most)
+        return false;
+    int *fd = &cg->kept[KEPT_MEMORY_PEAK];
+    if (*fd < 0)
+        *fd = cgroup_kept_open(cg, KEPT_MEMORY_PEAK);
+    return *fd >= 0 && pwrite(*fd, "0", 1, 0) == 1;
+}
+
+static bool again_pids(struct cgroup *cg, const struct plan_limits *limits)
+{
+    uint64_t now = cg->last.pids_now;
+    if (now > 0 && (cgroup_kept_u64(cg, KEPT_PIDS_NOW, &now) < 0 || now > 0))
+        return false;
+    if (cg->last.pids_peak == 1)
+        return true;
+    for (int i = KEPT_PIDS_NOW; i <= KEPT_PIDS_EVENTS; i++)
+        util_close(&cg->kept[i]);
+    cg->last.pids_refused = 0;
+    return cgroup_remake(cg, SLOT_PIDS) == 0 &&
+           (!limits->processes || cgroup_file_write_u64(cg->dir[SLOT_PIDS].fd, "pids.max",
+                                                        limits->processes) == 0);
+}
+
+/* A new group has a whole period's quota; writing the limit again gives it back. */
+static bool again_share(struct cgroup *cg, const struct plan_limits *limits)
+{
+    if (cg->dir[SLOT_CPU].fd < 0)
+        return true;
+    cg->share_used_ns += cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
+    if (cg->share_used_ns < (uint64_t)limits->cpu_percent * AGAIN_QUOTA_NS / 4)
+        return true;
+    cg->share_used_ns = 0;
+    return cgroup_v1_share(cg, limits->cpu_percent) == 0;
+}
+
+bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits)
+{
+    if (cg->dir[SLOT_V2].fd >= 0 || cg->left_behind || cg->dir[SLOT_PIDS].fd < 0 ||
+        cg->dir[SLOT_CPUACCT].fd < 0)
+        return false;
+    for (int slot = 0; slot < SLOT_COUNT; slot++)
+        if (cg->dir[slot].alias)
+            return false;
+    cg->keeps = true;
+    if (!again_pids(cg, limits) || !again_share(cg, limits) ||
+        (cg->dir[SLOT_MEMORY].fd >= 0 && !again_memory(cg, limits->memory_bytes)))
+        return false;
+    cg->since = cg->last;
+    cg->own_user_ns = cg->own_sys_ns = 0;
+    cg->memory_peak = cg->pids_peak = 0;
+    return true;
+}
