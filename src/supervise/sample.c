@@ -22,6 +22,7 @@
 
 #include "base/err.h"
 #include "supervise/sample_shared.h"
+#include "supervise/sample_sockets.h"
 #include "supervise/sample_walk.h"
 
 #define DETAIL_PERCENT 70
@@ -41,6 +42,7 @@ struct sample_watch {
     struct walk_set now, before;
     struct ledger user, sys;
     struct shared_watch shared;
+    struct sockets_watch sockets;
 };
 
 static uint64_t now_ns(void)
@@ -63,6 +65,7 @@ int sample_open(pid_t root, struct sample_watch **ret_watch, struct cordon_err *
         return -1;
     }
     shared_start(&watch->shared);
+    sockets_start(&watch->sockets);
     *ret_watch = watch;
     return 0;
 }
@@ -72,6 +75,7 @@ void sample_close(struct sample_watch *watch)
     if (!watch)
         return;
     util_close(&watch->walk.proc_fd);
+    sockets_done(&watch->sockets);
     walk_set_done(&watch->now);
     walk_set_done(&watch->before);
     free(watch);
@@ -190,7 +194,7 @@ static uint64_t table_memory(const struct sample_watch *watch, const struct walk
 
 static void account_memory(struct sample_watch *watch, uint64_t limit, struct sample *sample)
 {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), tables = 0;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), kernel = 0, held = 0, shown = 0;
     for (size_t i = 0; i < watch->now.n; i++) {
         const struct walk_process *process = &watch->now.list[i];
         if (process->pid == watch->walk.root)
@@ -198,20 +202,22 @@ static void account_memory(struct sample_watch *watch, uint64_t limit, struct sa
         sample->memory_bytes += process->stat.rss_pages * page;
         sample->tasks += (unsigned)process->stat.threads;
         if (limit)
-            tables += table_memory(watch, process);
+            kernel += table_memory(watch, process);
     }
-    uint64_t growth = limit ? shared_growth(&watch->shared) : 0, held = 0, shown = 0;
+    if (!limit)
+        return;
+    uint64_t growth = shared_growth(&watch->shared);
     if (growth > limit / 100 * SHARED_PERCENT) {
         held = shared_held(&watch->shared, &watch->walk, &watch->now, growth,
                            now_ns() + DETAIL_BUDGET_NS);
         sample->growing_bytes = held > 0 ? growth : 0;
     }
-    if (limit && (held > 0 || sample->memory_bytes > limit / 100 * DETAIL_PERCENT)) {
+    if (held > 0 || sample->memory_bytes > limit / 100 * DETAIL_PERCENT) {
         sample->memory_bytes = detailed_memory(watch, page, &shown);
         sample->is_pss = true;
     }
-    sample->memory_bytes += held - MIN(held, shown);
-    sample->memory_bytes += tables;
+    kernel += sockets_held(&watch->sockets, &watch->walk, &watch->now, limit);
+    sample->memory_bytes += held - MIN(held, shown) + kernel;
 }
 
 int sample_tree(struct sample_watch *watch, const struct sample_options *options,

@@ -64,6 +64,8 @@ int sample_parse_tables(const char *text, uint64_t *ret_bytes);
 /* Pure: of one line of maps (without its newline) that shows a shared anonymous mapping: the object
  * and how far into it the mapping reaches. -1 for any other line. */
 int sample_parse_shared(const char *line, uint64_t *ret_inode, uint64_t *ret_end);
+/* Pure: how many sockets sockstat text says are in use. */
+int sample_parse_sockets(const char *text, uint64_t *ret_used);
 /* Pure: Pss_Shmem of smaps_rollup text, in bytes; 0 where the kernel does not tell. */
 uint64_t sample_parse_pss_shared(const char *text);
 /* Pure: Pss + SwapPss of smaps_rollup text, in bytes. */

@@ -5,6 +5,9 @@
  * unixq thp A failed step prints its errno and exits 3, as a program that checks malloc would. */
 #include "guest.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdbool.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -143,19 +146,45 @@ static void fill_pipes(long mib)
     }
 }
 
-static void fill_unix(long mib)
+static long fill_socket(int fd)
 {
     char block[32768];
+    int big = 16 * MIB;
+    long bytes = 0;
     memset(block, 'u', sizeof(block));
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &big, sizeof(big));
+    for (ssize_t n; (n = send(fd, block, sizeof(block), MSG_DONTWAIT)) > 0;)
+        bytes += n;
+    return bytes;
+}
+
+/* closed: who sent it is gone, and nothing but the queue it lies in shows it. */
+static void fill_unix(long mib, bool closed)
+{
     for (long bytes = 0; bytes < mib * MIB;) {
         int s[2];
-        if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, s) < 0)
+        if (socketpair(AF_UNIX, SOCK_DGRAM, 0, s) < 0)
             fail("socketpair");
-        int big = 16 * MIB;
-        setsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &big, sizeof(big));
-        ssize_t n;
-        while ((n = write(s[0], block, sizeof(block))) > 0)
-            bytes += n;
+        bytes += fill_socket(s[0]);
+        if (closed)
+            close(s[0]);
+        taken = bytes / MIB;
+    }
+}
+
+static void fill_tcp(long mib)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(addr);
+    int server = socket(AF_INET, SOCK_STREAM, 0);
+    if (server < 0 || bind(server, (void *)&addr, sizeof(addr)) < 0 || listen(server, 4096) < 0 ||
+        getsockname(server, (void *)&addr, &len) < 0)
+        fail("listen");
+    for (long bytes = 0; bytes < mib * MIB;) {
+        int client = socket(AF_INET, SOCK_STREAM, 0);
+        if (client < 0 || connect(client, (void *)&addr, sizeof(addr)) < 0)
+            fail("connect");
+        bytes += fill_socket(client);
         taken = bytes / MIB;
     }
 }
@@ -220,7 +249,11 @@ static void take(const char *kind, long mib)
     } else if (!strcmp(kind, "pipes")) {
         fill_pipes(mib);
     } else if (!strcmp(kind, "unixq")) {
-        fill_unix(mib);
+        fill_unix(mib, false);
+    } else if (!strcmp(kind, "unixclosed")) {
+        fill_unix(mib, true);
+    } else if (!strcmp(kind, "tcpq")) {
+        fill_tcp(mib);
     } else {
         touch(map(mib, MAP_PRIVATE), mib);
     }

@@ -88,6 +88,18 @@ static void shared_line(void **state)
     assert_int_equal(sample_parse_pss_shared("a\nPss:  10 kB\n"), 0);
 }
 
+static void sockets_text(void **state)
+{
+    (void)state;
+    uint64_t used = 0;
+    assert_int_equal(sample_parse_sockets("sockets: used 17\nTCP: inuse 0 orphan 0\n", &used), 0);
+    assert_int_equal(used, 17);
+    assert_int_equal(sample_parse_sockets("sockets: used \nTCP: inuse 0\n", &used), -1);
+    assert_int_equal(sample_parse_sockets("sockets: used 1", &used), -1);
+    assert_int_equal(sample_parse_sockets("TCP: inuse 0\nsockets: used 17\n", &used), -1);
+    assert_int_equal(sample_parse_sockets("", &used), -1);
+}
+
 static void pss_text(void **state)
 {
     (void)state;
@@ -693,6 +705,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stat_lines),
         cmocka_unit_test(shared_line),
+        cmocka_unit_test(sockets_text),
         cmocka_unit_test(pss_text),
         cmocka_unit_test(interval),
         cmocka_unit_test(duty_cycle),

@@ -26,6 +26,11 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
         r = cgroup_file_write(dir->fd, "memory.swappiness", "0");
     if (r < 0)
         return cgroup_err(err, -r, dir->path, "memory.memsw.limit_in_bytes");
+
+    /* Buffers of TCP are not charged with the rest here, and without a limit not at all. */
+    r = cgroup_file_write_u64(dir->fd, "memory.kmem.tcp.limit_in_bytes", bytes);
+    if (r < 0 && r != -ENOENT)
+        return cgroup_err(err, -r, dir->path, "memory.kmem.tcp.limit_in_bytes");
     return 0;
 }
 
