@@ -2,8 +2,9 @@
  * which a program may send and which is read as itself everywhere.
  *
  * clang -std=gnu17 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc \
- *     fuzz/fuzz_idna.c src/policy/idna*.c src/policy/net{host,rule,rule_addr}.c
- * src/policy/punycode.c \ -o build/fuzz_idna build/fuzz_idna CORPUS_DIR fuzz/seeds/fuzz_idna */
+ *     fuzz/fuzz_idna.c src/policy/idna*.c src/policy/net{host,internal,rule,rule_addr}.c \
+ *     src/policy/punycode.c -o build/fuzz_idna
+ * build/fuzz_idna CORPUS_DIR fuzz/seeds/fuzz_idna */
 #include <stdlib.h>
 #include <string.h>
 

@@ -121,8 +121,10 @@ struct broker {
         uint64_t last_ms;
     } seen[BROKER_SEEN_MAX]; /* what was refused a moment ago */
     size_t next_seen;
-    int inner[BROKER_INNER_MAX]; /* sockets that dial the guest */
-    size_t n_inner;
+    struct broker_inner {
+        int fds[BROKER_INNER_MAX];
+        size_t n;
+    } inner[2]; /* sockets that dial the guest: IPv4, IPv6 */
 
     struct broker_name *names;
     size_t n_names, cap_names;
@@ -224,7 +226,7 @@ bool broker_limits_spent(const struct broker *b);
 
 /* broker_publish.c */
 void broker_publish_accept(struct loop_watch *w, uint32_t events);
-/* Takes a socket of the gate's namespace; gives one back to the store. */
+/* Takes a socket of the guest's namespace into the store, also one that was used. */
 int broker_publish_keep(struct broker *b, int fd);
 
 #endif

@@ -21,7 +21,7 @@
 /* Next to those of root's guests (PLAN_ID_BASE), and nobody's. */
 #define LOCK_ID 1999999999u
 #define LOCK_ID_SMALL 65534u /* where this user namespace has no such id */
-#define LOCK_FDS_OTHER 700   /* listeners, published ports, questions to the resolver */
+#define LOCK_FDS_OTHER 960   /* listeners, published ports, questions to the resolver */
 #define LOCK_FDS_PER_CONN 4  /* two sockets, and a pipe in half of the cases */
 
 int broker_lock_limits(size_t *ret_max_conns)
@@ -36,7 +36,7 @@ int broker_lock_limits(size_t *ret_max_conns)
         setrlimit(RLIMIT_FSIZE, &none) < 0 || setrlimit(RLIMIT_NPROC, &none) < 0 ||
         setrlimit(RLIMIT_DATA, &memory) < 0)
         return -1;
-    rlim_t other = MIN((rlim_t)LOCK_FDS_OTHER, files.rlim_max / 2);
+    rlim_t other = MIN((rlim_t)LOCK_FDS_OTHER, files.rlim_max / 4 * 3);
     *ret_max_conns =
         MIN((size_t)BROKER_CONNS_MAX, (size_t)((files.rlim_max - other) / LOCK_FDS_PER_CONN));
     return 0;

@@ -1,7 +1,7 @@
 /* Published ports: connections from the host's loopback into the guest. Runs in the broker.
  *
- * Sockets that can reach the guest are made in the gate's namespace, where the broker cannot go; it
- * was given a store of them, and puts each back after use. */
+ * Sockets that can reach the guest's loopback are made in its own namespace, where the broker
+ * cannot go; it was given a store of them, and puts each back after use. */
 #include "net/broker_internal.h"
 
 #include <errno.h>
@@ -13,16 +13,33 @@
 
 #include "base/util.h"
 
+static const uint8_t mapped_prefix[12] = {[10] = 0xff, [11] = 0xff};
+
 /* A connected socket can be dissolved and used again. */
 int broker_publish_keep(struct broker *b, int fd)
 {
     struct sockaddr none = {.sa_family = AF_UNSPEC};
-    if (b->n_inner == BROKER_INNER_MAX || connect(fd, &none, sizeof(none)) < 0) {
-        close(fd);
-        return 0;
+    int family = AF_INET;
+    socklen_t len = sizeof(family);
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) == 0) {
+        struct broker_inner *store = &b->inner[family == AF_INET6];
+        if (store->n < BROKER_INNER_MAX && connect(fd, &none, sizeof(none)) == 0) {
+            store->fds[store->n++] = fd;
+            return 0;
+        }
     }
-    b->inner[b->n_inner++] = fd;
+    close(fd);
     return 0;
+}
+
+/* A dial from a port to itself succeeds where nobody listens. */
+static bool publish_met_itself(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
+    return getsockname(fd, (struct sockaddr *)&own, &own_len) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_len) == 0 && own_len == peer_len &&
+           memcmp(&own, &peer, own_len) == 0;
 }
 
 static void publish_dial(struct broker_conn *c);
@@ -33,39 +50,61 @@ static void publish_on_dial(struct loop_watch *w, uint32_t events)
     int error = 0;
     socklen_t len = sizeof(error);
     (void)events;
-    if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error)
+    if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error ||
+        publish_met_itself(w->fd))
         publish_dial(c);
     else
         broker_conn_opened(c);
 }
 
-/* First the address of the guest's own link (servers that listen on all addresses), then its
- * loopback. */
-static void publish_dial(struct broker_conn *c)
+/* A socket of the address's family in the place of the last one. False: none is left. */
+static bool publish_take(struct broker_conn *c, const uint8_t addr[static 16])
 {
     struct broker *b = c->broker;
-    static const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    struct broker_inner *store = &b->inner[memcmp(addr, mapped_prefix, 12) != 0];
+    if (c->up.fd >= 0) {
+        loop_set(&b->loop, &c->up, 0);
+        broker_publish_keep(b, TAKE_FD(c->up.fd));
+    }
+    if (store->n == 0)
+        return false;
+    int on = 1;
+    c->up = (struct loop_watch){.fd = store->fds[--store->n], .fn = publish_on_dial, .data = c};
+    setsockopt(c->up.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return true;
+}
+
+static void publish_dial(struct broker_conn *c)
+{
     c->state = CONN_DIALLING;
     while (c->next_addr < c->n_addrs) {
         struct sockaddr_storage sa;
-        socklen_t len = broker_sockaddr(c->addrs[c->next_addr++], c->port, &sa);
-        loop_set(&b->loop, &c->up, 0);
-        (void)!connect(c->up.fd, &none, sizeof(none));
-        c->up.fn = publish_on_dial;
+        const uint8_t *addr = c->addrs[c->next_addr++];
+        socklen_t len = broker_sockaddr(addr, c->port, &sa);
+        if (!publish_take(c, addr))
+            continue;
+        memcpy(c->dialled, addr, 16);
+        c->has_dialled = true;
         if ((connect(c->up.fd, (struct sockaddr *)&sa, len) < 0 && errno != EINPROGRESS) ||
-            loop_set(&b->loop, &c->up, EPOLLOUT) < 0)
+            loop_set(&c->broker->loop, &c->up, EPOLLOUT) < 0)
             continue;
         return;
     }
-    broker_conn_close(c, NETWIRE_FAILED, NULL);
+    bool had_socket = c->has_dialled;
+    c->has_dialled = false; /* none of them more than the others */
+    broker_conn_close(c, had_socket ? NETWIRE_FAILED : NETWIRE_REFUSED,
+                      had_socket ? NULL : "too many connections");
 }
 
 void broker_publish_accept(struct loop_watch *w, uint32_t events)
 {
     struct broker_listener *l = w->data;
     struct broker *b = l->broker;
-    static const uint8_t loopback[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
-    static const uint8_t link[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 2};
+    /* both loopbacks, which servers on all addresses hear too, then the guest's end of the link */
+    static const uint8_t guest[][16] = {{[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1},
+                                        {[15] = 1},
+                                        {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 2},
+                                        {0xfd, 0x63, 0x6f, 0x72, 0x64, 0x6f, 0x6e, 1, [15] = 2}};
     (void)events;
     struct sockaddr_storage from;
     socklen_t len = sizeof(from);
@@ -81,15 +120,8 @@ void broker_publish_accept(struct loop_watch *w, uint32_t events)
     c->port = l->row.port;
     c->verdict = (struct netset_verdict){.allowed = true, .rule = "publish"};
     c->host.is_addr = true;
-    memcpy(c->host.addr, loopback, 16);
-    memcpy(c->addrs[c->n_addrs++], link, 16);
-    memcpy(c->addrs[c->n_addrs++], loopback, 16);
-    if (b->n_inner == 0) {
-        broker_conn_close(c, NETWIRE_REFUSED, "too many connections");
-        return;
-    }
-    int on = 1;
-    c->up.fd = b->inner[--b->n_inner];
-    setsockopt(c->up.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    memcpy(c->host.addr, guest[0], 16);
+    c->n_addrs = ARRAY_SIZE(guest);
+    memcpy(c->addrs, guest, sizeof(guest));
     publish_dial(c);
 }

@@ -29,7 +29,24 @@ struct seen_packet {
     bool is_udp, is_v6;
 };
 
-/* Headers only, without options that would hide the port. */
+/* Past IPv6's further headers. False: a later piece of a datagram, or what is no header. */
+static bool seen_skip(const uint8_t *data, size_t len, size_t *at, uint8_t *protocol)
+{
+    enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60 };
+    while (*protocol == HOP_BY_HOP || *protocol == ROUTING || *protocol == FRAGMENT ||
+           *protocol == DESTINATION) {
+        if (*at + 8 > len)
+            return false;
+        bool is_piece = *protocol == FRAGMENT;
+        if (is_piece && ((data[*at + 2] << 8 | data[*at + 3]) & 0xfff8) != 0)
+            return false;
+        *protocol = data[*at];
+        *at += is_piece ? 8 : ((size_t)data[*at + 1] + 1) * 8;
+    }
+    return true;
+}
+
+/* Headers only. */
 static bool seen_parse(const uint8_t *data, size_t len, struct seen_packet *ret)
 {
     struct sockaddr_storage sa = {0};
@@ -47,11 +64,15 @@ static bool seen_parse(const uint8_t *data, size_t len, struct seen_packet *ret)
         protocol = data[6];
         ((struct sockaddr_in6 *)&sa)->sin6_family = AF_INET6;
         memcpy(&((struct sockaddr_in6 *)&sa)->sin6_addr, data + 24, 16);
+        if (!seen_skip(data, len, &at, &protocol))
+            return false;
     } else {
         return false;
     }
     if (at < 20 || at + 4 > len || (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP))
         return false;
+    if (protocol == IPPROTO_TCP && (at + 14 > len || (data[at + 13] & 0x12) != 0x02))
+        return false; /* not the first of a connection */
     uint16_t none;
     broker_addr_of(&sa, ret->dst, &none);
     ret->port = (uint16_t)(data[at + 2] << 8 | data[at + 3]);
@@ -119,7 +140,7 @@ void broker_seen_readable(struct loop_watch *w, uint32_t events)
     struct broker_listener *l = w->data;
     (void)events;
     for (int i = 0; i < SEEN_AT_ONCE; i++) {
-        uint8_t data[128];
+        uint8_t data[256];
         struct seen_packet p;
         ssize_t n = recv(w->fd, data, sizeof(data), MSG_DONTWAIT);
         if (n < 0)

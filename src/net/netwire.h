@@ -1,8 +1,9 @@
 /* What the three processes of a networked run say to each other, and the addresses they agree on.
  *
- *   set-up helper --sockets--> broker      made in the gate's namespace, sent before the guest runs
- *   supervisor ----policy----> broker      its network part, once, at the start
- *   broker --------records---> supervisor  one per attempt; end of file when the broker is done
+ *   set-up helper --sockets--> broker      made in the gate's namespace (those that dial the guest
+ * in its own), sent before the guest runs supervisor ----policy----> broker      its network part,
+ * once, at the start broker --------records---> supervisor  one per attempt; end of file when the
+ * broker is done
  *
  * Both ends are the same build: plain structs. */
 #ifndef NET_NETWIRE_H
@@ -41,7 +42,7 @@ enum netwire_kind {
     NETWIRE_TCP,   /* listener of one port */
     NETWIRE_UDP,   /* receives datagrams for one port, tells their destination */
     NETWIRE_ANY,   /* TCP listener of every port (redirected) */
-    NETWIRE_INNER, /* unconnected: dials the guest for a published port */
+    NETWIRE_INNER, /* unconnected, beside the guest: dials it for a published port */
     NETWIRE_SEEN,  /* packet socket: the first packets of what the guest tries */
 };
 

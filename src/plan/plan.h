@@ -163,7 +163,8 @@ struct plan_publish {
     uint16_t host_port, guest_port;
 };
 
-/* Connections into the guest at one time, over all published ports. */
+/* Connections into the guest at one time, over all published ports, for each family of addresses.
+ */
 #define PLAN_PUBLISH_SOCKETS 256
 /* Who answers the guest's lookups; the same address as in net/netwire.h. */
 #define PLAN_NET_DNS "198.18.0.1"

@@ -2,6 +2,7 @@
 
 CORDON         the binary (default: build/cordon of this tree)
 CORDON_GUESTS  the folder of the guests (default: guests/ beside the binary)
+CORDON_FAULT   the folder of the fault tools (default: fault/ beside the binary)
 """
 
 import base64
@@ -15,6 +16,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORDON = os.environ.get("CORDON") or str(ROOT / "build" / "cordon")
 GUESTS = pathlib.Path(os.environ.get("CORDON_GUESTS") or pathlib.Path(CORDON).parent / "guests")
+FAULT = pathlib.Path(os.environ.get("CORDON_FAULT") or pathlib.Path(CORDON).parent / "fault")
 
 # How late things may be. Other programs of a busy machine come between a deadline and its effect, so the
 # bounds of the contract are asked for only where somebody promises that the machine is quiet.

@@ -4,6 +4,7 @@ connection is one JSON line in the file given, so that a test can say what did a
 
 usage: net_servers.py FOLDER     FOLDER holds server.pem; hits.jsonl is written there. Prints `ready`."""
 
+import base64
 import hashlib
 import http.server
 import ipaddress
@@ -138,7 +139,9 @@ class Web(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
         hit("http", place=self.place, host=self.headers.get("Host"), path=self.path, to=self.connection.getsockname()[0])
-        if url.path == "/redirect":
+        if self.headers.get("Upgrade", "").lower() == "websocket" and url.path == "/socket":
+            self.socket_echo()
+        elif url.path == "/redirect":
             self.reply(b"", 302, [("Location", query["to"])])
         elif url.path == "/big":
             self.reply(b"x" * int(query["n"]))
@@ -146,6 +149,16 @@ class Web(http.server.BaseHTTPRequestHandler):
             self.git_file(url.path)
         else:
             self.reply(f"hello from {self.place} as {self.headers.get('Host')}\n".encode())
+
+    def socket_echo(self):
+        """RFC 6455 as far as a test needs it: a greeting right behind the answer, then every short frame back, unmasked."""
+        accept = hashlib.sha1(self.headers["Sec-WebSocket-Key"].encode() + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest()
+        self.wfile.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: "
+                         + base64.b64encode(accept) + b"\r\n\r\n\x81\x05hello")
+        while len(head := self.rfile.read(2)) == 2 and head[0] & 15 != 8:
+            mask, data = self.rfile.read(4), self.rfile.read(head[1] & 127)
+            self.wfile.write(bytes([head[0], len(data)]) + bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
+        self.close_connection = True
 
     def git_file(self, path):
         """git's plain ("dumb") protocol: files."""

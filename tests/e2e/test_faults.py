@@ -22,9 +22,8 @@ import time
 import pytest
 
 import cordon_run
-from cordon_run import CORDON, QUIET, check_shape, host_env
+from cordon_run import CORDON, FAULT, QUIET, check_shape, host_env
 
-FAULT = pathlib.Path(os.environ.get("CORDON_FAULT") or pathlib.Path(CORDON).parent / "fault")
 FULL = os.environ.get("CORDON_TEST_FULL") == "1"
 HANG_S = 10 if QUIET else 40
 HOST_NS = {n: os.readlink(f"/proc/self/ns/{n}") for n in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")}

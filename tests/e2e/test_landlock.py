@@ -624,6 +624,14 @@ print("done: yes")
     (["--workspace", "PLACE:rw"], "mounts at another path"),
     (["--workspace", "PLACE:overlay"], "overlay"),
     (["--allow-network", "example.com"], "network allowlist"),
+    (["--allow-network", "b\u00fccher.example:443"], "network allowlist"),
+    (["--allow-network", "10.0.0.0/8"], "network allowlist"),
+    (["--allow-network", "udp://example.com:53"], "network allowlist"),
+    (["--allow-network", "localhost"], "network allowlist"),
+    (["--allow-network", "true"], "network"),
+    (["--network", "bridge"], "network"),
+    (["--allow-host-port", "8080"], "network"),
+    (["--publish", "18080:8080"], "published ports"),
     (["--network", "host", "--unsafe-host-network"], "network"),
     (["--log-network"], "network"),
     (["--require-tier", "full"], "tier full"),
@@ -638,6 +646,7 @@ def test_refused(caller, place, words, what):
 @pytest.mark.parametrize("words", [
     ["--temp-dir"], ["--mount", "PLACE:PLACE"], ["--allow-read", "PLACE", "--deny", "PLACE/no-such"],
     ["--allow-read", "PLACE", "--allow-write", "PLACE/sub"], ["--workspace", "PLACE:none"], ["--network", "none"],
+    ["--allow-network", "false"], ["--deny-network", "example.com"],
     ["--require-tier", "landlock"], ["--allow-read", "PLACE", "--deny", "PLACE"],
 ], ids=lambda v: v[0])
 def test_not_refused(caller, place, words):

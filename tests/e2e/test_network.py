@@ -11,8 +11,9 @@ import subprocess
 
 import pytest
 
+import cordon_run
 import net_world
-from cordon_run import CORDON, GUESTS, ROOT, cordon, guest_path, host_env
+from cordon_run import CORDON, FAULT, GUESTS, ROOT, cordon, guest_path, host_env
 
 OK = ["--allow-network", "ok.test"]
 PATIENCE = 1 if os.environ.get("CORDON_TEST_QUIET") == "1" else 4
@@ -286,33 +287,42 @@ def test_git_https(net, program, repository):
         assert (r.out == "from the repository\n") == good, str(r)
 
 
-def test_git_ssh(net, program, repository, shared):
-    sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
-    if not sshd:
-        program("sshd", "openssh-server")
-    me = pwd.getpwuid(os.geteuid())
-    if me.pw_shell.endswith("nologin") or not os.path.isdir(me.pw_dir):
-        pytest.skip("a user with a login shell is needed for sshd")
+@pytest.fixture
+def ssh_server(net, program, repository, shared):
+    """A real sshd for one user, whoever runs the tests: with a list of users of its own, in which that one may log in."""
+    sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin") or program("sshd", "openssh-server")
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", shared / name], check=True)
     os.chmod(shared, 0o755)
     (shared / "keys").write_text((shared / "user.pub").read_text())
+    others = [line for line in pathlib.Path("/etc/passwd").read_text().splitlines() if line.split(":")[2] != str(os.geteuid())]
+    (shared / "passwd").write_text("\n".join([f"git:x:{os.geteuid()}:{os.getegid()}::{shared}:/bin/sh", *others]) + "\n")
     config = shared / "sshd_config"
     config.write_text(f"Port 2222\nListenAddress 203.0.113.10\nHostKey {shared}/host\nAuthorizedKeysFile {shared}/keys\nStrictModes no\n"
                       f"PidFile none\nUsePAM no\nPermitRootLogin yes\nForceCommand git-upload-pack {repository}\n")
-    if os.geteuid() == 0:
-        os.makedirs("/run/sshd", exist_ok=True)
-    server = subprocess.Popen([*net.prefix, sshd, "-D", "-e", "-f", config], stderr=subprocess.PIPE, text=True)
+    # only who is root in a user namespace may mount there; sshd is the ordinary user again, in one further in
+    is_root = os.geteuid() == 0
+    enter = 'mount --bind "$1/passwd" /etc/passwd && ' + ('mkdir -p /run/sshd && exec ' if is_root else f'exec unshare -U --map-user={os.geteuid()} --map-group={os.getegid()} -- ')
+    server = subprocess.Popen([*net.prefix, "unshare", *(["-m"] if is_root else ["-r", "-m"]), "--", "/bin/sh", "-c", enter + '"$2" -D -e -f "$1/sshd_config"',
+                               "sh", shared, sshd], stderr=subprocess.PIPE, text=True)
     try:
-        net_world.wait_for(lambda: net.bare("bash", "-c", "exec 3<>/dev/tcp/203.0.113.10/2222").returncode == 0)
-        ssh = "ssh -i key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o ConnectTimeout=10 -F none"
-        script = f"chmod 600 key; GIT_SSH_COMMAND='{ssh}' git clone -q ssh://{me.pw_name}@NAME:2222/x p && cat p/file.txt"
-        for name, good in (("git.test", True), ("evil.com", False)):
-            r = net.run("--allow-network", "git.test:2222", "--file", f"key={shared / 'user'}", "--", "/bin/sh", "-c", script.replace("NAME", name))
-            assert (r.out == "from the repository\n") == good, str(r)
+        net_world.wait_for(lambda: server.poll() is not None or net.bare("bash", "-c", "exec 3<>/dev/tcp/203.0.113.10/2222").returncode == 0)
+        assert server.poll() is None, server.communicate()[1]
+        yield
     finally:
         server.terminate()
-        server.communicate(timeout=20)
+        said = server.communicate(timeout=20)[1]
+        print(said[-4000:])  # shown where the test fails
+
+
+def test_git_ssh(net, program, ssh_server, shared):
+    program("ssh", "openssh-client")
+    ssh = "ssh -i key -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o BatchMode=yes -o ConnectTimeout=10 -F none"
+    script = f"chmod 600 key; GIT_SSH_COMMAND='{ssh}' git clone -q ssh://git@NAME:2222/x p && cat p/file.txt"
+    for name, good in (("git.test", True), ("evil.com", False)):
+        r = net.run("--allow-network", "git.test:2222", "--file", f"key={shared / 'user'}", "--", "/bin/sh", "-c", script.replace("NAME", name))
+        assert (r.out == "from the repository\n") == good, str(r)
+    assert "Could not resolve hostname evil.com" in r.err, str(r)
 
 
 @pytest.fixture(scope="module")
@@ -406,6 +416,32 @@ def test_other_scripts_in_a_file(net, shared):
     assert cordon("explain", "--network", "bridge", "--host", "\uff11\uff12\uff17\u30020.0.1").stdout.startswith("refused by block_internal")
 
 
+# ---- cost --------------------------------------------------------------------------------------------------
+
+def traced(shared, *words):
+    """The system calls of a whole run that a way out is made of, one per line."""
+    log = shared / "trace"
+    done = subprocess.run(["strace", "-f", "-o", log, "-e", "trace=socket,bind,listen,connect,clone,clone3,unshare,execve", CORDON, "run", *words, "--", "/bin/true"],
+                          capture_output=True, text=True, env=host_env(), timeout=60)
+    assert done.returncode == 0, done
+    return [line for line in log.read_text().splitlines() if "<unfinished" in line or "resumed>" not in line]
+
+
+def test_without_network_nothing_is_paid(net, program, shared):
+    """No broker, no second namespace, no link, no listener; the twin with a rule has them all."""
+    program("strace", "strace")
+    found = {}
+    for name, words in (("without", []), ("none", ["--network", "none"]), ("with", OK)):
+        calls = traced(shared, *words)
+        found[name] = {"namespaces": sum("CLONE_NEWNET" in c for c in calls), "programs": sum("execve(" in c for c in calls),
+                       "link": sum("AF_NETLINK" in c or "AF_PACKET" in c for c in calls), "listeners": sum("listen(" in c or "bind(" in c for c in calls),
+                       "sockets": sum("socket(" in c for c in calls)}
+    # one namespace, the command and the guest, one socket that brings up the loopback
+    assert found["without"] == {"namespaces": 1, "programs": 2, "link": 0, "listeners": 0, "sockets": 1}, found
+    assert found["none"] == found["without"], found
+    assert found["with"]["namespaces"] == 2 and found["with"]["programs"] == 3 and found["with"]["link"] >= 2 and found["with"]["listeners"] >= 4, found
+
+
 # ---- local -------------------------------------------------------------------------------------------------
 
 SERVE = """import http.server, sys, urllib.request, threading
@@ -447,16 +483,20 @@ def test_host_port(net):
         assert bool(net.hits("inside", port=port)) == good
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1"])
-def test_publish(net, address):
-    code = """import socket, sys
-s = socket.create_server((sys.argv[1], 9000))
+PUBLISHED = """import socket, sys
+family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
+s = socket.create_server((sys.argv[1], 9000), family=family, dualstack_ipv6=False)
 print("up", flush=True)
-for _ in range(3):
+for _ in range(int(sys.argv[2])):
     c, _ = s.accept()
     c.sendall(b"served " + c.recv(100)); c.close()
 """
-    child = net.start(*OK, "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c", code, address)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1", "::", "::1", "192.0.0.2"])
+def test_publish(net, address):
+    """Whatever of its addresses a server of the guest's listens on, of either family alone."""
+    child = net.start(*OK, "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c", PUBLISHED, address, "3")
     try:
         assert child.stdout.readline() == b"up\n"
         for _ in range(3):
@@ -468,6 +508,40 @@ for _ in range(3):
         child.communicate()
     r = net.bare("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/18080")
     assert r.returncode != 0, "the published port outlived the guest"
+
+
+def test_publish_again_and_again(net):
+    """Sockets that reached the guest go back to the store: more connections than it has, one after the other."""
+    child = net.start("--publish", "18080:9000", "--time-limit", "60s", "--", "/usr/bin/python3", "-I", "-S", "-c", PUBLISHED, "::1", "600")
+    code = """import socket
+for i in range(600):
+    s = socket.create_connection(("127.0.0.1", 18080), 10); s.sendall(b"%d" % i); assert s.makefile("rb").read() == b"served %d" % i, i; s.close()
+print("done")
+"""
+    try:
+        assert child.stdout.readline() == b"up\n"
+        r = net.bare("/usr/bin/python3", "-I", "-S", "-c", code)
+        assert r.stdout == "done\n", r
+        assert child.wait(20) == 0
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_publish_records_and_refuses(net):
+    """Nobody listens: the connection ends, and the record says so; nothing of ours answers there."""
+    child = net.start("--json", "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c",
+                      "import sys, time; sys.stderr.write('up'); time.sleep(2)")
+    try:
+        net_world.wait_for(lambda: net.bare("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/18080").returncode == 0)
+        r = net.bare("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/18080 && printf hi >&3 && cat <&3")
+        assert r.stdout == "", r
+        result = json.loads(child.communicate(timeout=30)[0])
+    finally:
+        child.kill()
+        child.communicate()
+    inward = [a for a in result["network"]["attempts"] if a["port"] == 9000]
+    assert inward and {(a["verdict"], a["address"]) for a in inward} == {("failed", "127.0.0.1")}, result["network"]
 
 
 UDP = """import socket, sys
@@ -541,6 +615,42 @@ def test_bridge(net):
     assert not net.hits("inside")
     r = curl(net, "http://evil.com/", opts=[*opts, "--deny-network", "evil.com"])
     assert r.verdict == "nonzero_exit", str(r)
+
+
+# ---- kernels that lack something ----------------------------------------------------------------------------
+
+@pytest.fixture
+def lacking(net):
+    """Runs with system calls that fail as on such a kernel."""
+    inject = FAULT / "inject"
+    if not inject.exists():
+        pytest.skip(f"{inject} is missing: tests/fault/build makes it")
+
+    def run(fault, *words, **kw):
+        return cordon_run.run("--dns", net_world.DNS, *words, prefix=[*net.prefix, inject, fault, "--"], **kw)
+    return run
+
+
+NO_RULES, NO_IPV6 = "socket@2:12=EPERM", "socket@0:10=EPERM"  # NETLINK_NETFILTER, AF_INET6
+
+
+def test_no_packet_rules(net, lacking):
+    """Without nftables what is not allowed has no route: it fails as fast, unseen, and the result says so; a bridge
+    cannot be had."""
+    r = lacking(NO_RULES, *OK, "--", "/bin/sh", "-c", "curl -sS http://ok.test/; curl -sS -m 5 http://203.0.113.20/; curl -sS -m 5 http://evil.com/; true")
+    assert r.out == "hello from web as ok.test\n" and r.seconds < 4 * PATIENCE, str(r)
+    assert r.result["network"]["all_observed"] is False and r.denied("evil.com"), str(r)
+    r = lacking(NO_RULES, "--allow-network", "203.0.113.10", "--", CURL, "-sS", "http://203.0.113.10/")
+    assert "hello from web" in r.out and not net.hits("http", place="evil"), str(r)
+    r = lacking(NO_RULES, "--network", "bridge", "--", "/bin/echo", "ran", as_json=False)
+    assert r.code == 69 and "nft_tproxy" in r.log_text and "ran" not in r.out, r.log_text
+
+
+def test_no_ipv6(net, lacking):
+    r = lacking(NO_IPV6, *OK, "--", "/bin/sh", "-c", "curl -sS http://ok.test/; curl -6 -sS -m 5 http://ok.test/; curl -sS http://v6.test/; true")
+    assert r.out == "hello from web as ok.test\n", str(r)
+    r = lacking(NO_IPV6, *OK, "--publish", "18080:9000", "--", "/bin/echo", "ran")
+    assert r.out == "ran\n", str(r)
 
 
 def test_host_network_needs_its_word(net):

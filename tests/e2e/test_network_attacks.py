@@ -44,6 +44,32 @@ def test_no_road_to_an_address(net, host4, host6):
     assert nothing_arrived(net) and not net.hits("dns"), net.hits()
 
 
+BIG = """import socket, struct, sys
+host, size, options = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+family = socket.AF_INET6 if ":" in host else socket.AF_INET
+s = socket.socket(family, socket.SOCK_DGRAM)
+if options:  # a routing header, the one extension an ordinary user may add: segment routing, one segment
+    s.setsockopt(socket.IPPROTO_IPV6, 57, bytes([0, 2, 4, 0, 0, 0, 0, 0]) + socket.inet_pton(family, host))
+for _ in range(3):
+    try: s.sendto(b"x" * size, (host, 7010))
+    except OSError as e: print(e)
+"""
+
+
+@pytest.mark.parametrize("host, size, options", [("203.0.113.20", 10, ""), ("203.0.113.20", 9000, ""), ("2001:db8::20", 10, ""),
+                                                 ("2001:db8::20", 9000, ""), ("2001:db8::20", 10, "routed")])
+def test_refused_datagrams_are_seen(net, host, size, options):
+    """N11: of any size and shape, also those that travel in pieces."""
+    r = net.python(BIG, *OK, args=[host, size, options])
+    if options and r.verdict != "ok":
+        pytest.skip("the kernel takes no routing header (CONFIG_IPV6_SEG6): " + r.err[-200:])
+    assert not net.hits("udp"), str(r)
+    if not r.result["network"]["all_observed"]:
+        pytest.skip("the kernel has no nftables: refused packets have no route and are not seen")
+    seen = [a for a in r.result["network"]["attempts"] if (a["address"], a["port"], a["protocol"], a["verdict"]) == (host, 7010, "udp", "refused")]
+    assert len(seen) == 1, str(r)
+
+
 def test_fast_open(net):
     """N12: data in the first packet, to a refused and to an allowed address."""
     r = client(net, "fastopen", "203.0.113.20", "80")

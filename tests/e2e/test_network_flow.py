@@ -136,6 +136,57 @@ print(urllib.request.urlopen("http://ok.test/up", data=d, timeout=20).read().dec
     assert r.out == "5000000\nTrue\n", str(r)
 
 
+SOCKET = PRE + """import base64, os
+def talk(host, path, early=b""):
+    s = c(80); s.settimeout(10); f = s.makefile("rb")
+    key = base64.b64encode(os.urandom(16)).decode()
+    s.sendall(f"GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\nSec-WebSocket-Version: 13\\r\\n"
+              f"Sec-WebSocket-Key: {key}\\r\\n\\r\\n".encode() + early)
+    return s, f
+def frame(data, mask):
+    return bytes([0x81, 0x80 | len(data)]) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data))
+def head(f):
+    line = f.readline()
+    while f.readline().strip(): pass
+    return line.decode().strip()
+"""
+
+
+def test_websocket(net):
+    """Plain HTTP that becomes something else: once the server has agreed, bytes are nobody's business any more. Frames
+    that look like requests for other hosts are frames."""
+    r = net.python(SOCKET + """
+s, f = talk("ok.test", "/socket")
+print(head(f)); print(f.read(7))
+for text in (b"ping", b"GET / HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n", bytes(range(100)), b""):
+    for mask in (b"abcd", bytes(4)):
+        s.sendall(frame(text, mask)); assert f.read(2 + len(text))[2:] == text, text
+s.sendall(b"\\x88\\x80abcd"); print(f.read())
+s, f = talk("ok.test", "/socket", early=frame(b"early", bytes(4)))
+print(head(f)); f.read(7); print(f.read(7))
+""", *OK)
+    assert r.out.splitlines() == ["HTTP/1.1 101 Switching Protocols", "b'\\x81\\x05hello'", "b''", "HTTP/1.1 101 Switching Protocols", "b'\\x81\\x05early'"], str(r)
+    assert not r.result["denials"] and len(net.hits("http", path="/socket", host="ok.test")) == 2, str(r)
+
+
+def test_websocket_refused(net):
+    """Another host's; and a wish that the server did not grant changes nothing: the next request is judged."""
+    r = net.python(SOCKET + """
+s, f = talk("evil.com", "/socket")
+try: print("answer", f.readline())
+except OSError as e: print("refused")
+s, f = talk("ok.test", "/plain")
+print(head(f)); f.read(len("hello from web as ok.test\\n"))
+s.sendall(b"GET /next HTTP/1.1\\r\\nHost: ok.test\\r\\n\\r\\n"); print(head(f)); f.read(len("hello from web as ok.test\\n"))
+s.sendall(b"GET /next HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n")
+try: print("answer", f.readline())
+except OSError as e: print("refused")
+""", *OK)
+    lines = r.out.splitlines()
+    assert lines == ["refused", "HTTP/1.1 200 OK", "HTTP/1.1 200 OK", "refused"], str(r)
+    assert not net.hits("http", host="evil.com") and sum(d["count"] for d in r.denied("ok.test:80")) == 2, str(r)
+
+
 CHAOS = """import os, random, struct
 random.seed(int(sys.argv[1])); end = time.time() + float(sys.argv[2]); live = []
 bits = [b"GET / HTTP/1.1\\r\\nHost: ok.test\\r\\n\\r\\n", b"POST / HTTP/1.1\\r\\nHost: ok.test\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n5\\r\\nhel", b"\\x16\\3\\1\\2\\0\\1", b"GE", b"\\r\\n",

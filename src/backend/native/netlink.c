@@ -160,21 +160,6 @@ void netlink_up(struct netlink *nl, unsigned index)
     info->ifi_change = IFF_UP;
 }
 
-void netlink_conf4(struct netlink *nl, unsigned index, int setting, uint32_t value)
-{
-    struct ifinfomsg *info = nl_message(nl, RTM_NEWLINK, 0, sizeof(*info));
-    if (!info)
-        return;
-    info->ifi_index = (int)index;
-    struct rtattr *spec = nl_attr(nl, IFLA_AF_SPEC, NULL, 0);
-    struct rtattr *inet = nl_attr(nl, AF_INET, NULL, 0);
-    struct rtattr *conf = nl_attr(nl, IFLA_INET_CONF, NULL, 0);
-    nl_attr(nl, (uint16_t)setting, &value, sizeof(value));
-    nl_end(nl, conf);
-    nl_end(nl, inet);
-    nl_end(nl, spec);
-}
-
 static size_t nl_size(int family)
 {
     return family == AF_INET6 ? 16 : 4;
@@ -229,20 +214,4 @@ void netlink_route(struct netlink *nl, unsigned index, int type, const struct ne
         nl_attr(nl, RTA_GATEWAY, gateway->bytes, nl_size(gateway->family));
     if (index)
         nl_attr(nl, RTA_OIF, &index, sizeof(index));
-}
-
-void netlink_far_loopback(struct netlink *nl, unsigned index, const struct netlink_addr *gateway)
-{
-    static const uint8_t loopback[4] = {127, 0, 0, 1};
-    struct rtmsg *m = nl_message(nl, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, sizeof(*m));
-    if (!m)
-        return;
-    m->rtm_family = AF_INET;
-    m->rtm_dst_len = 32;
-    m->rtm_table = RT_TABLE_LOCAL; /* where the kernel has its own entry for this address */
-    m->rtm_protocol = RTPROT_BOOT;
-    m->rtm_type = RTN_UNICAST;
-    nl_attr(nl, RTA_DST, loopback, sizeof(loopback));
-    nl_attr(nl, RTA_GATEWAY, gateway->bytes, 4);
-    nl_attr(nl, RTA_OIF, &index, sizeof(index));
 }

@@ -44,14 +44,10 @@ void netlink_veth(struct netlink *nl, const struct netlink_end *here,
 /* The kernel makes up no IPv6 address when the link comes up; fails where it has no IPv6. */
 void netlink_no_own6(struct netlink *nl, unsigned index);
 void netlink_up(struct netlink *nl, unsigned index);
-/* A per-device IPv4 setting (IPV4_DEVCONF_*). */
-void netlink_conf4(struct netlink *nl, unsigned index, int setting, uint32_t value);
 void netlink_address(struct netlink *nl, unsigned index, const struct netlink_addr *addr);
 void netlink_neighbour(struct netlink *nl, unsigned index, const struct netlink_addr *addr,
                        const uint8_t mac[static 6]);
 /* type RTN_*; gateway may be NULL. */
-/* The loopback of the far end, in the place of our own. */
-void netlink_far_loopback(struct netlink *nl, unsigned index, const struct netlink_addr *gateway);
 void netlink_route(struct netlink *nl, unsigned index, int type, const struct netlink_addr *to,
                    const struct netlink_addr *gateway);
 

@@ -154,12 +154,16 @@ static int gate_datagrams(int family, uint16_t port)
     return gate_hand_over(TAKE_FD(fd), NETWIRE_UDP, family == AF_INET ? 4 : 6, port);
 }
 
-/* Sockets that will dial the guest for published ports; the broker cannot make any here. */
+/* Sockets that will dial the guest for published ports, made beside it: its loopback is reached
+ * from nowhere else, and the broker cannot make any there. They never listen. */
 static int gate_inner(const struct plan_net *net)
 {
-    for (unsigned i = 0; net->n_publish > 0 && i < PLAN_PUBLISH_SOCKETS; i++) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (fd < 0 || gate_hand_over(fd, NETWIRE_INNER, 4, 0) < 0)
+    for (unsigned i = 0; net->n_publish > 0 && i < 2 * PLAN_PUBLISH_SOCKETS; i++) {
+        int family = i % 2 ? AF_INET6 : AF_INET;
+        int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (fd < 0 && family == AF_INET6)
+            continue; /* a kernel without it */
+        if (fd < 0 || gate_hand_over(fd, NETWIRE_INNER, family == AF_INET ? 4 : 6, 0) < 0)
             return -1;
     }
     return 0;
@@ -190,7 +194,7 @@ static int gate_sockets(const struct plan_net *net)
             (gate.has_v6 && gate_datagrams(AF_INET6, port) < 0))
             return -1;
     }
-    return gate_inner(net);
+    return 0;
 }
 
 /* The gate's own end and what is local there, one family at a time: a kernel without IPv6 leaves
@@ -219,10 +223,6 @@ static int gate_inside(const struct plan_net *net, int family)
     }
     netlink_address(nl, GATE_LINK, &own);
     netlink_neighbour(nl, GATE_LINK, &guest, guest_mac);
-    if (v4 && net->n_publish > 0) {
-        netlink_conf4(nl, GATE_LINK, IPV4_DEVCONF_ROUTE_LOCALNET, 1);
-        netlink_far_loopback(nl, GATE_LINK, &guest);
-    }
     return netlink_flush(nl);
 }
 
@@ -239,8 +239,6 @@ static int gate_guest_side(const struct plan_net *net, int family)
     struct netlink_addr all = {.family = family};
     netlink_address(nl, GATE_LINK, &own);
     netlink_neighbour(nl, GATE_LINK, &via, gate_mac);
-    if (v4 && net->n_publish > 0)
-        netlink_conf4(nl, GATE_LINK, IPV4_DEVCONF_ROUTE_LOCALNET, 1);
     /* what is not allowed goes to the gate too where that can see and refuse it; elsewhere the
      * guest has no way for it and nobody hears of it */
     netlink_route(nl, GATE_LINK, RTN_UNICAST, gate.refuses ? &all : &synth, &via);
@@ -322,6 +320,9 @@ static int gate_make(const struct plan_net *net, const char **ret_what)
     gate_no_icmp_limit();
     *ret_what = "link to the guest";
     if (gate_link() < 0)
+        return -1;
+    *ret_what = "sockets for published ports";
+    if (gate_inner(net) < 0)
         return -1;
     *ret_what = "addresses and routes";
     if (gate_inside(net, AF_INET) < 0 || gate_guest_side(net, AF_INET) < 0)

@@ -21,24 +21,29 @@
 #define LOAD_X(size, at) BPF_STMT(BPF_LD | BPF_##size | BPF_IND, (at))
 #define IS(value, yes, no) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (yes), (no))
 #define AND(mask) BPF_STMT(BPF_ALU | BPF_AND | BPF_K, (mask))
-#define TAKE 96 /* bytes of a packet: both headers */
+#define TAKE 256 /* bytes of a packet: its headers */
 
 /* First packets of TCP connections, and datagrams. The rest of the traffic never leaves the
- * kernel. */
+ * kernel, but for what has further headers of IPv6's (in pieces, with a route of its own): those
+ * are rare, and walking them is the broker's. */
 static struct sock_filter seen_filter[] = {
     LOAD(B, 0),
     AND(0xf0),
     IS(0x40, 0, 7), /* IPv4 */
     LOAD(B, 9),
-    IS(17, 13, 0),
-    IS(6, 0, 11),
+    IS(17, 17, 0),
+    IS(6, 0, 15),
     BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 0),
     LOAD_X(B, 13),
     AND(0x12),
-    IS(0x02, 8, 7), /* SYN without ACK */
-    IS(0x60, 0, 6), /* IPv6; the accumulator still has the version */
+    IS(0x02, 12, 11), /* SYN without ACK */
+    IS(0x60, 0, 10),  /* IPv6; the accumulator still has the version */
     LOAD(B, 6),
-    IS(17, 5, 0),
+    IS(17, 9, 0),
+    IS(44, 8, 0), /* fragment */
+    IS(43, 7, 0), /* routing */
+    IS(60, 6, 0), /* destination options */
+    IS(0, 5, 0),  /* hop by hop */
     IS(6, 0, 3),
     LOAD(B, 53),
     AND(0x12),
