@@ -233,23 +233,48 @@ static bool guard_has_capability(void)
 }
 
 /* Every set, the bounding set included; looked at again before it is believed. */
-static void guard_drop(struct init *in)
+const char *guard_leave_root(const struct init *in)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct none[2] = {{0}};
     uid_t uid = in->order->uid;
     gid_t gid = in->order->gid;
+    errno = EINVAL;
     if (uid == 0 || gid == 0)
-        init_fail(in, "user", EINVAL);
+        return "user";
     for (int cap = 0; cap < 64; cap++)
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL)
-            init_fail(in, "capabilities", errno);
+            return "capabilities";
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (setgroups(0, NULL) < 0 || setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
+        return "user";
+    if (syscall(SYS_capset, &head, none) < 0)
+        return "capabilities";
+    errno = EPERM;
+    return guard_has_capability() ? "capabilities" : NULL;
+}
+
+void guard_as_guest(struct init *in, bool guest)
+{
+    if (!in->order->own_kernel)
+        return;
+    uid_t uid = guest ? in->order->uid : 0;
+    gid_t gid = guest ? in->order->gid : 0;
+    /* root first and last: only root may change the group */
+    if ((!guest && setresuid((uid_t)-1, uid, (uid_t)-1) < 0) ||
+        setresgid((gid_t)-1, gid, (gid_t)-1) < 0 ||
+        (guest && setresuid((uid_t)-1, uid, (uid_t)-1) < 0))
         init_fail(in, "user", errno);
-    if (syscall(SYS_capset, &head, none) < 0 || guard_has_capability())
-        init_fail(in, "capabilities", EPERM);
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+}
+
+void guard_settle(struct init *in)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const unsigned set = 1u << CAP_KILL | 1u << CAP_SETGID | 1u << CAP_SETUID;
+    struct __user_cap_data_struct keep[2] = {{.effective = set, .permitted = set}};
+    if (in->order->own_kernel && syscall(SYS_capset, &head, keep) < 0)
+        init_fail(in, "capabilities", errno);
 }
 
 void guard_raise(struct init *in)
@@ -261,6 +286,10 @@ void guard_raise(struct init *in)
         init_fail(in, "order", EINVAL);
     if (o->n_blocked > 0)
         guard_rules(in);
-    if (geteuid() == 0)
-        guard_drop(in);
+    if (o->own_kernel && (geteuid() != 0 || o->uid == 0 || o->gid == 0))
+        init_fail(in, "user", EPERM);
+    const char *failed = geteuid() == 0 && !o->own_kernel ? guard_leave_root(in) : NULL;
+    if (failed)
+        init_fail(in, failed, errno);
+    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 }

@@ -105,6 +105,9 @@ _Noreturn void guest_run(struct init *in)
     signal(SIGPIPE, SIG_DFL);
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    const char *failed = in->order->own_kernel ? guard_leave_root(in) : NULL;
+    if (failed)
+        guest_fail(in, failed, errno);
     guest_filter(in);
     in->shared->ready = 1;
     guest_fail(in, "exec", guest_exec(in));

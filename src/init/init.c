@@ -210,6 +210,8 @@ static _Noreturn void init_end(struct init *in, enum init_kind kind)
     if (in->report.peak_memory_bytes == 0)
         in->report.peak_memory_bytes = (uint64_t)used.ru_maxrss * 1024;
     init_note_denials(in);
+    if (in->cwd_fd >= 0)
+        guard_as_guest(in, true); /* whatever it locked up, it may open again */
     init_report(in, in->order->end_secret);
     if (in->cwd_fd >= 0)
         send_files(in->cwd_fd);
@@ -240,9 +242,18 @@ static bool init_must_look(const struct init *in)
 static void init_look(struct init *in, uint64_t now)
 {
     const struct init_order *o = in->order;
-    struct look l;
+    struct look l, kernel;
     in->next_look_ns = now + INIT_LOOK_MS * 1000000u;
-    look_tree(&l);
+    bool own = o->own_kernel && look_kernel(&kernel);
+    if (own)
+        l = kernel;
+    /* that kernel tells memory and tasks, but not the CPU time */
+    if (!own || o->cpu_ns || o->cpu_percent)
+        look_tree(&l);
+    if (own) {
+        l.memory_bytes = kernel.memory_bytes;
+        l.tasks = kernel.tasks - MIN(kernel.tasks, in->tasks_before);
+    }
     in->peak.memory_bytes = MAX(in->peak.memory_bytes, l.memory_bytes);
     in->peak.tasks = MAX(in->peak.tasks, l.tasks);
     if (o->cpu_ns && l.cpu_ns > o->cpu_ns)
@@ -340,12 +351,14 @@ int main(void)
     if (in.shared == MAP_FAILED)
         init_fail(&in, "memory", errno);
     in.shared->listener = -1;
+    guard_as_guest(&in, true);
     if (chdir(in.cwd) < 0)
         init_fail(&in, "working directory", errno);
     order_files(&in);
     in.cwd_fd = in.order->sends_files ? open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (in.order->sends_files && in.cwd_fd < 0)
         init_fail(&in, "working directory", errno);
+    guard_as_guest(&in, false);
     in.signal_fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
     if (in.signal_fd < 0)
         init_fail(&in, "signals", errno);
@@ -356,6 +369,9 @@ int main(void)
     in.report.user_ns = init_has_user_ns();
     in.report.held = usage_held(in.order);
     in.looks = init_must_look(&in);
+    struct look before = {0};
+    if (in.order->own_kernel && look_kernel(&before))
+        in.tasks_before = before.tasks;
     in.report.kind = INIT_STARTED;
     init_report(&in, in.order->start_secret);
     in.began_ns = in.duty.began_ns = init_now_ns();
@@ -366,5 +382,6 @@ int main(void)
     if (pid < 0)
         init_fail(&in, "clone", errno);
     in.main_pid = (pid_t)pid;
+    guard_settle(&in);
     init_watch(&in);
 }

@@ -38,7 +38,7 @@ struct init_order {
     uint32_t n_blocked, n_passed;    /* packet rules; pid 1 is root then, until they stand */
     uint32_t uid, gid;               /* who a pid 1 that is root becomes */
     uint32_t sends_files;            /* the working directory follows the last report */
-    uint32_t reserved;
+    uint32_t own_kernel; /* gVisor: pid 1 stays root of that kernel, the guest has the ids above */
     uint64_t disk_bytes, max_files; /* over all folders of the container's own, 0: no limit */
 };
 

@@ -34,9 +34,10 @@ struct init {
     struct look_duty duty;
     struct look peak;
     uint64_t next_look_ns;
-    enum init_kind over; /* seen when the main process was gone: INIT_DISK, INIT_FILES, or 0 */
-    bool looks;          /* some limit is held by looking */
-    bool observed;       /* refused calls were counted */
+    enum init_kind over;   /* seen when the main process was gone: INIT_DISK, INIT_FILES, or 0 */
+    bool looks;            /* some limit is held by looking */
+    bool observed;         /* refused calls were counted */
+    unsigned tasks_before; /* of others in a kernel of our own */
     uint32_t denials[INIT_CALLS];
     struct init_report report;
 };
@@ -49,8 +50,16 @@ _Noreturn void init_fail(struct init *in, const char *stage, int error);
 void order_take(struct init *in);
 void order_files(struct init *in);
 
-/* guard.c: of a pid 1 that is root: packet rules, and then the end of being root. */
+/* guard.c: of a pid 1 that is root: packet rules, and then the end of being root. Under gVisor,
+ * which lets a guest stop or kill a pid 1 of its own id, it stays root and only the guest leaves.
+ */
 void guard_raise(struct init *in);
+/* NULL, or the step that failed, with errno. */
+const char *guard_leave_root(const struct init *in);
+/* pid 1 that stays root makes and reads the guest's files as the guest. */
+void guard_as_guest(struct init *in, bool guest);
+/* The guest exists: pid 1 keeps what it takes to end it, and to read its files as the guest. */
+void guard_settle(struct init *in);
 
 /* send.c: the files of a folder on standard error. */
 void send_files(int dir_fd);

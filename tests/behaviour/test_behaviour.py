@@ -134,9 +134,9 @@ def test_memory(wall):
 def test_fork_bomb(wall):
     """a fork bomb stays inside and is `process_limit`"""
     word = f"fork.{os.getpid()}"
-    got = wall.run("--processes", "48", "--time-limit", "6s", "--", "python3", "-c",
+    got = wall.run("--processes", "48", "--time-limit", "60s", "--", "python3", "-c",
                    "import os, time\nfor i in range(5000):\n"
-                   " try:\n  if os.fork() == 0: time.sleep(30); os._exit(0)\n"
+                   " try:\n  if os.fork() == 0: time.sleep(100); os._exit(0)\n"
                    " except OSError: print('refused', i, flush=True); os._exit(7)\nprint('all')", word)
     assert "all" not in got.out, got
     assert got.verdict == "process_limit" and got.code == 122, got
@@ -186,14 +186,10 @@ def test_output_kill(wall):
     assert got.verdict == "output_limit" and got.code == 122 and len(got.out) == 1000, got
 
 
-@pytest.mark.refused("docker")
-def test_disk_limit(wall, request):
+def test_disk_limit(wall):
     """`--disk-limit` is one total over /tmp and the home folder: `disk_limit`"""
     script = "head -c 3M /dev/zero > /tmp/a && head -c 3M /dev/zero > ~/b && echo both"
     got = wall.sh(script, "--disk-limit", "4M")
-    if refusing(wall, request):
-        assert got.code == 69 and "disk_limit" in got.result["error"], got
-        return
     assert got.verdict == "disk_limit" and got.code == 122 and "both" not in got.out, got
     assert wall.sh(script, "--disk-limit", "8M").out == "both\n"
 
@@ -236,10 +232,10 @@ def test_pid_1_is_out_of_reach(wall):
     got = wall.sh("for s in STOP TSTP TERM KILL; do kill -$s 1; done; cat /proc/1/mem; exit 5",
                   "--time-limit", "30s")
     assert (got.verdict, got.code, got.out) == ("nonzero_exit", 5, ""), got
-    got = wall.run("--processes", "48", "--time-limit", "30s", "--", "python3", "-c",
+    got = wall.run("--processes", "48", "--time-limit", "60s", "--", "python3", "-c",
                    "import os, signal, time\n"
                    "try: os.kill(1, signal.SIGSTOP)\nexcept OSError: pass\n"
-                   "for i in range(200):\n try:\n  if os.fork() == 0: time.sleep(20); os._exit(0)\n"
+                   "for i in range(200):\n try:\n  if os.fork() == 0: time.sleep(100); os._exit(0)\n"
                    " except OSError: os._exit(7)\nprint('all')")
     assert got.verdict == "process_limit" and "all" not in got.out, got
 
@@ -315,13 +311,9 @@ def test_files_in(wall, folder):
     assert (got.out, got.code) == ("in\na\n", 0), got
 
 
-@pytest.mark.refused("docker")
-def test_files_out(wall, folder, request):
+def test_files_out(wall, folder):
     """`--output` brings files out of the guest's private folders"""
     got = wall.sh("echo result > x.out; echo no > y", "--output", f"*.out={folder}/got")
-    if refusing(wall, request):
-        assert got.code == 69, got
-        return
     assert got.verdict == "ok" and sorted(os.listdir(folder / "got")) == ["x.out"], got
     assert (folder / "got" / "x.out").read_text() == "result\n"
 

@@ -145,8 +145,10 @@ static void create_security(struct jsonw *j, const struct request *r)
     create_one(j, "CapDrop", "ALL");
     /* what pid 1 needs to make packet rules and to be root no longer: gone before the guest */
     static const char *const guard[] = {"NET_ADMIN", "SETGID", "SETPCAP", "SETUID"};
-    if (r->block_internal)
-        create_list(j, "CapAdd", guard, ARRAY_SIZE(guard));
+    /* of gVisor's own kernel: there pid 1 stays root, which its guest is not, and has to end it */
+    static const char *const inside[] = {"KILL", "SETGID", "SETPCAP", "SETUID"};
+    if (r->block_internal || r->gvisor)
+        create_list(j, "CapAdd", r->gvisor ? inside : guard, ARRAY_SIZE(guard));
     jsonw_open(j, "SecurityOpt", '[');
     jsonw_str(j, NULL, "no-new-privileges");
     buf_printf(&text, "seccomp=%s", r->seccomp.data);
@@ -171,12 +173,11 @@ static void create_limits(struct jsonw *j, const struct request *r)
         jsonw_uint(j, "NanoCpus", r->cpu_percent * 10000000u);
     /* Our pid 1 is not the guest's. gVisor's own threads count in the group: it would fall with the
      * limit that is meant for its guest, which pid 1 holds there by looking. */
-    bool gvisor = r->runtime && str_eq(r->runtime, "runsc");
     if (r->processes)
         jsonw_uint(j, "PidsLimit",
-                   r->reuse ? r->processes + CREATE_REUSE_PIDS
-                   : gvisor ? 4 * r->processes + 4096
-                            : r->processes + 1);
+                   r->reuse    ? r->processes + CREATE_REUSE_PIDS
+                   : r->gvisor ? 4 * r->processes + 4096
+                               : r->processes + 1);
 }
 
 static void create_host_config(struct jsonw *j, const struct request *r, const char *init_path,
@@ -208,8 +209,8 @@ int create_body(const struct request *r, const char *init_path, const struct bin
 {
     struct jsonw j = {.out = out};
     char user[32];
-    snprintf(user, sizeof(user), "%u:%u", r->block_internal ? 0 : (unsigned)b->uid,
-             r->block_internal ? 0 : (unsigned)b->gid);
+    bool root = r->block_internal || r->gvisor; /* pid 1, to begin with */
+    snprintf(user, sizeof(user), "%u:%u", root ? 0 : (unsigned)b->uid, root ? 0 : (unsigned)b->gid);
     jsonw_open(&j, NULL, '{');
     jsonw_str(&j, "Image", r->image);
     jsonw_str(&j, "Hostname", "cordon");

@@ -55,6 +55,7 @@ void order_user(struct session *s, const struct binds *binds)
 {
     order_head(s)->uid = binds->uid;
     order_head(s)->gid = binds->gid;
+    order_head(s)->own_kernel = s->request.gvisor;
 }
 
 static void order_address(const uint8_t addr[static 16], uint32_t *ret_is_v4,

@@ -93,6 +93,7 @@ static int request_fill(struct request *r, struct cordon_err *err)
     r->reuse = request_bool(r->root, "reuse");
     r->block_internal = request_bool(r->root, "block_internal");
     r->sends_files = request_bool(r->root, "sends_files");
+    r->gvisor = r->runtime && str_eq(r->runtime, "runsc");
     const struct jsonr_node *seccomp = jsonr_get(r->root, "seccomp");
     bool ok = r->name && r->network && seccomp &&
               jsonr_uint64(jsonr_get(limits, "memory_bytes"), &r->memory_bytes) &&

@@ -21,6 +21,7 @@ struct request {
     const char *inside; /* name of the container to run in, NULL: one of its own */
     const char *name, *image, *runtime, *network, *dns, *http_proxy, *apparmor;
     bool reuse, block_internal, sends_files;
+    bool gvisor; /* the runtime is runsc */
     struct request_bind *binds;
     size_t n_binds;
     const char **masks; /* without leading slashes */

@@ -139,7 +139,7 @@ static int session_inside(struct session *s, struct cordon_err *err)
     jsonw_bool(&j, "AttachStdin", true);
     jsonw_bool(&j, "AttachStdout", true);
     jsonw_bool(&j, "AttachStderr", true);
-    if (s->request.block_internal) {
+    if (s->request.block_internal || s->request.gvisor) {
         struct binds ids;
         binds_ids(&ids, &s->request);
         order_user(s, &ids);
