@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../work/work.h"
+#include "../programs/work.h"
 
 #define WINDOW_NS 400000000u
 #define WORKERS 2
