@@ -3,10 +3,10 @@
  */
 #include "net/broker_internal.h"
 
-#include <netinet/in.h>
 #include <string.h>
 
 #include "base/util.h"
+#include "net/packethead.h"
 
 #define SEEN_AT_ONCE 256
 #define SEEN_SAME_MS 1000 /* datagrams of one program come in numbers */
@@ -23,64 +23,6 @@ void broker_seen_port(struct broker *b, const struct netwire_socket *row)
     b->ports[row->port] |= seen_bit(row->kind == NETWIRE_UDP, row->family == 6);
 }
 
-struct seen_packet {
-    uint8_t dst[16];
-    uint16_t port;
-    bool is_udp, is_v6;
-};
-
-/* Past IPv6's further headers. False: a later piece of a datagram, or what is no header. */
-static bool seen_skip(const uint8_t *data, size_t len, size_t *at, uint8_t *protocol)
-{
-    enum { HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, DESTINATION = 60 };
-    while (*protocol == HOP_BY_HOP || *protocol == ROUTING || *protocol == FRAGMENT ||
-           *protocol == DESTINATION) {
-        if (*at + 8 > len)
-            return false;
-        bool is_piece = *protocol == FRAGMENT;
-        if (is_piece && ((data[*at + 2] << 8 | data[*at + 3]) & 0xfff8) != 0)
-            return false;
-        *protocol = data[*at];
-        *at += is_piece ? 8 : ((size_t)data[*at + 1] + 1) * 8;
-    }
-    return true;
-}
-
-/* Headers only. */
-static bool seen_parse(const uint8_t *data, size_t len, struct seen_packet *ret)
-{
-    struct sockaddr_storage sa = {0};
-    size_t at;
-    uint8_t protocol;
-    if (len >= 20 && data[0] >> 4 == 4) {
-        at = (size_t)(data[0] & 15) * 4;
-        protocol = data[9];
-        ((struct sockaddr_in *)&sa)->sin_family = AF_INET;
-        memcpy(&((struct sockaddr_in *)&sa)->sin_addr, data + 16, 4);
-        if (((data[6] & 0x1f) | data[7]) != 0)
-            return false; /* not the first fragment */
-    } else if (len >= 40 && data[0] >> 4 == 6) {
-        at = 40;
-        protocol = data[6];
-        ((struct sockaddr_in6 *)&sa)->sin6_family = AF_INET6;
-        memcpy(&((struct sockaddr_in6 *)&sa)->sin6_addr, data + 24, 16);
-        if (!seen_skip(data, len, &at, &protocol))
-            return false;
-    } else {
-        return false;
-    }
-    if (at < 20 || at + 4 > len || (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP))
-        return false;
-    if (protocol == IPPROTO_TCP && (at + 14 > len || (data[at + 13] & 0x12) != 0x02))
-        return false; /* not the first of a connection */
-    uint16_t none;
-    broker_addr_of(&sa, ret->dst, &none);
-    ret->port = (uint16_t)(data[at + 2] << 8 | data[at + 3]);
-    ret->is_udp = protocol == IPPROTO_UDP;
-    ret->is_v6 = sa.ss_family == AF_INET6;
-    return true;
-}
-
 /* Whether the gate takes packets for this address, so that a listener can. */
 static bool seen_is_local(const struct broker *b, const uint8_t dst[static 16])
 {
@@ -95,7 +37,7 @@ static bool seen_is_local(const struct broker *b, const uint8_t dst[static 16])
     return false;
 }
 
-static bool seen_is_recent(struct broker *b, const struct seen_packet *p, uint64_t now)
+static bool seen_is_recent(struct broker *b, const struct packethead *p, uint64_t now)
 {
     for (size_t i = 0; i < BROKER_SEEN_MAX; i++) {
         struct broker_seen *s = &b->seen[i];
@@ -109,7 +51,7 @@ static bool seen_is_recent(struct broker *b, const struct seen_packet *p, uint64
     return false;
 }
 
-static void seen_packet(struct broker *b, const struct seen_packet *p)
+static void seen_note(struct broker *b, const struct packethead *p)
 {
     bool listened = (b->ports[p->port] & seen_bit(p->is_udp, p->is_v6)) != 0;
     if ((!p->is_udp && b->any_port) || (listened && seen_is_local(b, p->dst)))
@@ -140,12 +82,12 @@ void broker_seen_readable(struct loop_watch *w, uint32_t events)
     struct broker_listener *l = w->data;
     (void)events;
     for (int i = 0; i < SEEN_AT_ONCE; i++) {
-        uint8_t data[256];
-        struct seen_packet p;
+        uint8_t data[PACKETHEAD_MAX];
+        struct packethead p;
         ssize_t n = recv(w->fd, data, sizeof(data), MSG_DONTWAIT);
         if (n < 0)
             return;
-        if (seen_parse(data, (size_t)n, &p))
-            seen_packet(l->broker, &p);
+        if (packethead_read(data, (size_t)n, &p))
+            seen_note(l->broker, &p);
     }
 }

@@ -564,6 +564,20 @@ def test_udp(net):
     assert "refused" in r.out and len(net.hits("udp")) == 1, str(r)
 
 
+def test_udp_of_every_size(net):
+    """Both families, also in pieces; the answer comes from where the question went."""
+    code = """import socket
+for family in (socket.AF_INET, socket.AF_INET6):
+    for size in (0, 100, 1400, 8000):
+        s = socket.socket(family, socket.SOCK_DGRAM); s.settimeout(20)
+        to = socket.getaddrinfo("time.test", 7010, family)[0][4]
+        s.sendto(b"d" * size, to); data, peer = s.recvfrom(70000); print(data == b"echo " + b"d" * size, peer[:2] == to[:2])
+"""
+    r = net.python(code, "--allow-network", "udp://time.test:7010")
+    assert r.out == "True True\n" * 8, str(r)
+    assert sum(a["bytes_up"] for a in attempts(r, name="time.test", protocol="udp", verdict="allowed")) == 2 * 9500, str(r)
+
+
 def test_udp_refusals_do_not_fill_the_table(net):
     """A guest that was refused hundreds of times still gets what it may have."""
     code = UDP.replace("import socket, sys", """import socket, sys

@@ -1,5 +1,5 @@
-/* The broker's readers: DNS messages, TLS hellos, HTTP requests, a proxy's reply. Every good
- * message is also shown cut at each length, and with each of its bytes changed. */
+/* The broker's readers: DNS messages, TLS hellos, HTTP requests, a proxy's reply, heads of packets.
+ * Every good message is also shown cut at each length, and with each of its bytes changed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "net/dnsmsg.h"
 #include "net/httpwatch.h"
+#include "net/packethead.h"
 #include "net/proxyconnect.h"
 #include "net/tlshello.h"
 
@@ -546,6 +547,62 @@ static void test_proxy(void **state)
     assert_int_equal(proxyconnect_read(big, sizeof(big), &len, &status), PROXYCONNECT_BAD);
 }
 
+/* ---- heads of packets -------------------------------------------------------------------------
+ */
+
+/* An IPv6 packet for 2001:db8::1, behind the headers given. */
+static size_t packet6(uint8_t *ret, uint8_t protocol, const uint8_t *rest, size_t len)
+{
+    memset(ret, 0, 40);
+    ret[0] = 0x60;
+    ret[6] = protocol;
+    memcpy(ret + 24, v6, 16);
+    memcpy(ret + 40, rest, len);
+    return 40 + len;
+}
+
+static void test_packet_heads(void **state)
+{
+    (void)state;
+    /* a fragment's header (first or later), a route of two segments, then UDP for port 53 */
+    static const uint8_t udp[] = {0x9c, 0x40, 0, 53, 0, 8, 0, 0};
+    static const uint8_t first[] = {17, 0, 0, 1, 0, 0, 0, 9, 0x9c, 0x40, 0, 53, 0, 8, 0, 0};
+    static const uint8_t later[] = {17, 0, 5, 0xa9, 0, 0, 0, 9, 0x9c, 0x40, 0, 53, 0, 8, 0, 0};
+    static const uint8_t routed[] = {17, 0, 4, 0, 0, 0, 0, 0, 0x9c, 0x40, 0, 53, 0, 8, 0, 0};
+    static const uint8_t endless[] = {60, 255, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0, 0, 0, 0, 0};
+    static const struct {
+        uint8_t protocol;
+        const uint8_t *rest;
+        size_t len;
+        bool good;
+    } cases[] = {{17, udp, sizeof(udp), true},          {44, first, sizeof(first), true},
+                 {44, later, sizeof(later), false},     {43, routed, sizeof(routed), true},
+                 {60, endless, sizeof(endless), false}, {58, udp, sizeof(udp), false}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        uint8_t packet[PACKETHEAD_MAX], *exact;
+        struct packethead head;
+        size_t len = packet6(packet, cases[i].protocol, cases[i].rest, cases[i].len);
+        assert_int_equal(packethead_read(packet, len, &head), cases[i].good);
+        assert_true(!cases[i].good || (head.is_udp && head.is_v6 && head.port == 53 &&
+                                       memcmp(head.dst, v6, 16) == 0));
+        for (size_t cut = 0; cut < len; cut++) {
+            assert_non_null(exact = malloc(cut ? cut : 1));
+            memcpy(exact, packet, cut);
+            (void)packethead_read(exact, cut, &head);
+            free(exact);
+        }
+    }
+    /* TCP: the first packet of a connection and no other */
+    uint8_t tcp[20] = {0x9c, 0x40, 0x01, 0xbb, [12] = 0x50}, packet[PACKETHEAD_MAX];
+    for (unsigned flags = 0; flags < 256; flags++) {
+        struct packethead head;
+        tcp[13] = (uint8_t)flags;
+        size_t len = packet6(packet, 6, tcp, sizeof(tcp));
+        assert_int_equal(packethead_read(packet, len, &head), (flags & 0x12) == 0x02);
+        assert_true((flags & 0x12) != 0x02 || (!head.is_udp && head.port == 443));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +612,7 @@ int main(void)
         cmocka_unit_test(test_http_mismatch), cmocka_unit_test(test_http_refused),
         cmocka_unit_test(test_http_upgrade),  cmocka_unit_test(test_http_late_upgrade),
         cmocka_unit_test(test_http_or_not),   cmocka_unit_test(test_proxy),
+        cmocka_unit_test(test_packet_heads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

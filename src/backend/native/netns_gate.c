@@ -31,6 +31,10 @@
 #include "base/util.h"
 #include "net/netwire.h"
 
+#ifndef IPV6_FREEBIND
+#define IPV6_FREEBIND 78
+#endif
+
 #define GATE_BACKLOG 4096
 #define GATE_LO 1
 #define GATE_LINK 2 /* number of the link's end in both namespaces */
@@ -150,6 +154,10 @@ static int gate_datagrams(int family, uint16_t port)
         setsockopt(fd, family == AF_INET ? SOL_IP : SOL_IPV6,
                    family == AF_INET ? IP_PKTINFO : IPV6_RECVPKTINFO, &on, sizeof(on)) < 0 ||
         gate_bind(fd, family, port) < 0)
+        return -1;
+    /* Answers come from the address that was asked. IPv4 takes a local route for enough, IPv6 wants
+     * the very address on a link, or this. */
+    if (family == AF_INET6 && setsockopt(fd, SOL_IPV6, IPV6_FREEBIND, &on, sizeof(on)) < 0)
         return -1;
     return gate_hand_over(TAKE_FD(fd), NETWIRE_UDP, family == AF_INET ? 4 : 6, port);
 }
