@@ -84,9 +84,9 @@ static int task_look_up(struct task_binary *b)
 
 static int task_copy_binaries(struct cordon_task *t, const char *const *list)
 {
-    static const char *const usual[] = {"ast-grep", "sg",   "python3", "python", "pytest",
-                                        "bash",     "sh",   "git",     "node",   "npm",
-                                        "make",     "gcc",  "go",      "cargo",  NULL};
+    static const char *const usual[] = {"ast-grep", "sg",  "python3", "python", "pytest",
+                                        "bash",     "sh",  "git",     "node",   "npm",
+                                        "make",     "gcc", "go",      "cargo",  NULL};
     size_t n = 0;
     list = list ? list : usual;
     while (list[n])

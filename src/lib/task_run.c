@@ -53,8 +53,7 @@ static bool run_is_proxy(const char *pair)
 {
     static const char tail[] = "_proxy";
     size_t len = strcspn(pair, "=");
-    return len >= strlen(tail) &&
-           strncasecmp(pair + len - strlen(tail), tail, strlen(tail)) == 0;
+    return len >= strlen(tail) && strncasecmp(pair + len - strlen(tail), tail, strlen(tail)) == 0;
 }
 
 static int run_set_env(struct cordon_request *q, enum cordon_task_event event,
@@ -86,7 +85,7 @@ static int run_set_limits(struct cordon_request *q, const struct cordon_task *t,
         if (cordon_request_set(q, s[0], s[1], err) < 0)
             return -1;
     return cordon_request_set(q, "time_limit", a->time_limit ? a->time_limit : t->time_limit, err) <
-                       0
+                   0
                ? -1
                : cordon_request_set(q, "workspace", workspace.data, err);
 }

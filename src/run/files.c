@@ -15,6 +15,7 @@
 #include "run/reach_note.h"
 #include "workspace/base.h"
 #include "workspace/protect.h"
+#include "workspace/scan.h"
 #include "workspace/tar.h"
 
 #define FILES_DIFF_MAX ((size_t)64 << 20)
@@ -103,6 +104,8 @@ int files_begin(struct run_job *job, struct cordon_err *err)
     if (files_check_outputs(job, err) < 0 || files_watch(job, err) < 0 ||
         (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
         return -1;
+    if (f->workspace && f->workspace->wants_copy)
+        return files_copy_begin(job, err);
     if (!files_wanted(job) || f->workspace)
         return 0;
     if (!files_in_container(job)) {
@@ -125,13 +128,14 @@ int files_begin(struct run_job *job, struct cordon_err *err)
             return -1;
         f->workspace = &job->own_workspace;
     }
-    if (workspace_prepare(f->workspace, err) < 0 ||
-        (files_in_container(job) && !f->workspace->is_copy &&
-         workspace_fall_back(f->workspace, err) < 0)) {
+    int r = workspace_prepare(f->workspace, err);
+    if (r == 0 && files_in_container(job) && !f->workspace->is_copy)
+        r = workspace_fall_back(f->workspace, err);
+    if (r == 0 && f->workspace->wants_copy)
+        r = files_copy_begin(job, err);
+    if (r < 0)
         files_done(job);
-        return -1;
-    }
-    return 0;
+    return r;
 }
 
 /* What a guest with direct access did to protected paths is told, as it cannot be undone. */
@@ -208,6 +212,29 @@ static int files_collect(struct run_job *job, struct cordon_err *err)
     return 0;
 }
 
+/* How the layer was made, and what it could not do. */
+static const char *files_mode(struct run_files *f)
+{
+    const struct workspace *ws = f->workspace;
+    struct scan_missed missed;
+    if (ws->is_copy)
+        return "copy";
+    _cleanup_close_ int upper =
+        ws->owners_unknown ? openat(ws->state_fd, "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                           : -1;
+    if (upper < 0)
+        return "overlay";
+    scan_missed(upper, ws->base_fd, &missed);
+    if (missed.n > 0)
+        snprintf(f->mode, sizeof(f->mode),
+                 "overlay; %s%zu files of other owners could not be changed: %s",
+                 missed.is_partly ? "at least " : "", missed.n, missed.first);
+    else
+        snprintf(f->mode, sizeof(f->mode), "overlay%s",
+                 missed.is_partly ? "; not every owner was looked at" : "");
+    return f->mode;
+}
+
 void files_end(struct run_job *job)
 {
     struct run_files *f = &job->files_changed;
@@ -221,7 +248,7 @@ void files_end(struct run_job *job)
     }
     if (!f->workspace || r->verdict == VERDICT_SANDBOX_ERROR || r->verdict == VERDICT_REJECTED)
         return;
-    r->workspace_mode = f->workspace->is_copy ? "copy" : "overlay";
+    r->workspace_mode = files_mode(f);
     if (f->workspace->is_kept)
         r->workspace_id = f->workspace->id;
     if (workspace_compare(f->workspace, true, &f->changes, &err) == 0) {
@@ -242,6 +269,7 @@ void files_end(struct run_job *job)
 void files_done(struct run_job *job)
 {
     struct run_files *f = &job->files_changed;
+    files_copy_stop(job);
     if (f->compared)
         tree_changes_done(&f->changes);
     buf_done(&f->diff);

@@ -4,7 +4,8 @@
 
 #include "run/run.h"
 
-/* Makes the workspace the policy asks for, once per job. */
+/* Makes the workspace the policy asks for, once per job. 1: a copy is being made by a child, and
+ * run_continue() follows from the loop. */
 int files_begin(struct run_job *job, struct cordon_err *err);
 /* The kernel refused the overlay: true when a copy has taken its place and a new start is worth it.
  */
@@ -12,5 +13,12 @@ bool files_fall_back(struct run_job *job, struct cordon_err *err);
 /* Compares and fills the result. */
 void files_end(struct run_job *job);
 void files_done(struct run_job *job);
+
+/* files_copy.c: copies a folder in a child, so that the loop goes on. Always 1 or -1. */
+int files_copy_begin(struct run_job *job, struct cordon_err *err);
+/* Ends the child, if there is one. */
+void files_copy_stop(struct run_job *job);
+/* run.c: the copy is there, or err says why not. */
+void run_continue(struct run_job *job, const struct cordon_err *err);
 
 #endif

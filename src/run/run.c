@@ -35,6 +35,7 @@ static const struct backend *run_backend(const struct plan *plan)
     return plan->backend == BACKEND_DOCKER ? &backend_helper : &backend_native;
 }
 
+/* 1: not yet, run_continue() follows. */
 static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *err)
 {
     struct plan_request request = {.policy = job->policy,
@@ -49,8 +50,9 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
                                    .vars = job->vars,
                                    .is_handle = job->is_handle};
     *ret_refused = false;
-    if (files_begin(job, err) < 0)
-        return -1;
+    int begun = files_begin(job, err);
+    if (begun != 0)
+        return begun;
     _cleanup_free_ char *layer = NULL;
     if (job->files_changed.workspace) {
         request.workspace_layer = layer = workspace_layer(job->files_changed.workspace);
@@ -115,8 +117,23 @@ int run_start(struct run_job *job, struct cordon_err *err)
         run_note(job);
         return -1;
     }
-    job->running = true;
+    job->preparing = r > 0;
+    job->running = r == 0;
     return 0;
+}
+
+void run_continue(struct run_job *job, const struct cordon_err *failure)
+{
+    struct cordon_err err = *failure;
+    job->preparing = false;
+    if (err.code == 0 && run_start(job, &err) == 0)
+        return;
+    job->supervised.err = err;
+    memset(&job->result, 0, sizeof(job->result));
+    result_from_error(&job->result, &err);
+    run_note(job);
+    if (job->on_done)
+        job->on_done(job);
 }
 
 /* A prepared guest that ended before any code of the run's began is replaced by one from nothing,
@@ -178,8 +195,14 @@ static void run_on_done(void *data)
 
 void run_cancel(struct run_job *job)
 {
+    struct cordon_err err;
     if (job->running)
         supervise_end(&job->supervised, CAUSE_CANCELLED);
+    if (!job->preparing)
+        return;
+    files_copy_stop(job);
+    err_set(&err, CORDON_ERR_CANCELLED, "workspace", 0, "cancelled while the folder was copied");
+    run_continue(job, &err);
 }
 
 void run_done(struct run_job *job)
@@ -187,6 +210,7 @@ void run_done(struct run_job *job)
     if (job->running)
         supervise_abort(&job->supervised); /* the loop itself failed */
     job->running = false;
+    job->preparing = false;
     files_done(job);
     if (job->plan)
         supervise_free(&job->supervised);

@@ -26,6 +26,8 @@ struct run_files {
     struct collect outputs;
     struct protect_watch *watch; /* over folders the guest writes to directly */
     struct reach_note *note;     /* that it could write to them */
+    struct files_copy *copying;  /* a child that copies the workspace; the run starts after it */
+    char mode[256];              /* of an overlay that could not do everything, for the result */
 };
 
 struct run_job {
@@ -59,6 +61,7 @@ struct run_job {
     struct plan *plan;        /* owned unless it is the one given */
     struct supervised supervised;
     bool running;
+    bool preparing;       /* started, and no guest yet: a copy is being made */
     struct result result; /* valid once done */
     void (*on_done)(struct run_job *job);
     void *data;

@@ -190,8 +190,8 @@ static int task_remember(struct task_hold *h, struct cordon_err *err)
     if (copy_tree(h->tree_fd, h->before_fd, &options, err) < 0)
         return -1;
     /* the clock of the files themselves: what they show from now on is the command's doing */
-    _cleanup_close_ int mark = openat(
-        h->state_fd, "copied", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    _cleanup_close_ int mark =
+        openat(h->state_fd, "copied", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (mark < 0 || futimens(mark, NULL) < 0 || fstat(mark, &st) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%s/copied", h->state);
     h->copied_at = st.st_ctim;
@@ -218,8 +218,7 @@ int task_hold_begin(const char *root, const char *id, bool wait, struct task_hol
     return r;
 }
 
-int task_hold_compare(struct task_hold *h, struct tree_changes *ret_changes,
-                      struct cordon_err *err)
+int task_hold_compare(struct task_hold *h, struct tree_changes *ret_changes, struct cordon_err *err)
 {
     struct tree_state old = {-1, h->before_fd}, new = {-1, h->tree_fd};
     struct tree_options options = {.copied_at = h->copied_at};

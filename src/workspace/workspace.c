@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 
 #include "base/err.h"
@@ -16,6 +17,12 @@
 #include "workspace/copy.h"
 #include "workspace/scan.h"
 #include "workspace/workspace_internal.h"
+
+#define COPY_ENTRIES 2000000u
+#define COPY_SECONDS 300
+#define COPY_KEEP_FREE                                                                             \
+    ((uint64_t)1 << 30) /* or a twentieth of the file system, if that is less                      \
+                         */
 
 void workspace_init(struct workspace *ws)
 {
@@ -307,18 +314,34 @@ static void workspace_own_root(const struct workspace *ws, dev_t *ret_dev, ino_t
     }
 }
 
-static int workspace_make_copy(struct workspace *ws, struct cordon_err *err)
+int workspace_copy_begin(struct workspace *ws, int *ret_fd, struct cordon_err *err)
 {
-    struct copy_options options = {0};
-    struct stat st;
-    workspace_own_root(ws, &options.skip_dev, &options.skip_ino);
     if (mkdirat(ws->state_fd, "copy", 0700) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copy", ws->state);
-    _cleanup_close_ int to = openat(ws->state_fd, "copy", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int to = openat(ws->state_fd, "copy", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (to < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copy", ws->state);
-    if (copy_tree(ws->base_fd, to, &options, err) < 0)
-        return -1;
+    *ret_fd = to;
+    return 0;
+}
+
+int workspace_copy_work(const struct workspace *ws, int base_fd, int to_fd, struct cordon_err *err)
+{
+    struct copy_options options = {.max_entries = COPY_ENTRIES};
+    struct timespec now;
+    struct statvfs fs;
+    workspace_own_root(ws, &options.skip_dev, &options.skip_ino);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    options.deadline_ns =
+        (uint64_t)(now.tv_sec + COPY_SECONDS) * 1000000000u + (uint64_t)now.tv_nsec;
+    if (fstatvfs(to_fd, &fs) == 0)
+        options.keep_free = MIN((uint64_t)fs.f_blocks * fs.f_frsize / 20, COPY_KEEP_FREE);
+    return copy_tree(base_fd, to_fd, &options, err);
+}
+
+int workspace_copy_end(struct workspace *ws, struct cordon_err *err)
+{
+    struct stat st;
     /* the clock of the files themselves: what they show from now on is the guest's doing */
     _cleanup_close_ int mark =
         openat(ws->state_fd, "copied", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -326,6 +349,7 @@ static int workspace_make_copy(struct workspace *ws, struct cordon_err *err)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copied", ws->state);
     ws->made_at = st.st_ctim;
     ws->is_copy = true;
+    ws->wants_copy = false;
     return ws->is_kept ? record_write(ws, err) : 0;
 }
 
@@ -347,8 +371,9 @@ static int workspace_remember(struct workspace *ws, struct cordon_err *err)
 
 int workspace_prepare(struct workspace *ws, struct cordon_err *err)
 {
-    if (ws->is_copy)
+    if (ws->is_copy || ws->wants_copy)
         return 0;
+    ws->owners_unknown = !ws->is_fresh;
     if (!ws->is_fresh && workspace_remember(ws, err) < 0)
         return -1;
     /* left by a run without an orderly end: the overlay would refuse to use the layer again */
@@ -360,8 +385,9 @@ int workspace_prepare(struct workspace *ws, struct cordon_err *err)
     snprintf(path, sizeof(path), "%s/%s", ws->state, probe);
     bool has_attributes = setxattr(path, "user.overlay.probe", "y", 1, 0) == 0;
     removexattr(path, "user.overlay.probe");
-    if (!has_attributes || scan_has_foreign(ws->base_fd))
-        return workspace_make_copy(ws, err);
+    enum scan_owners owners = scan_owners(ws->base_fd);
+    ws->wants_copy = !has_attributes || owners == SCAN_FOREIGN;
+    ws->owners_unknown = owners == SCAN_PARTLY;
     return 0;
 }
 
@@ -391,7 +417,8 @@ int workspace_fall_back(struct workspace *ws, struct cordon_err *err)
         return err_hint(
             err, "its changes were made where it was not: `cordon workspace diff` still works");
     }
-    return workspace_make_copy(ws, err);
+    ws->wants_copy = true;
+    return 0;
 }
 
 char *workspace_layer(const struct workspace *ws)

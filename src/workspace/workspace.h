@@ -36,6 +36,8 @@ struct workspace {
     bool is_copy;  /* guests work on STATE/copy, not on an overlay of STATE/layer */
     bool has_prev; /* STATE/prev is the layer as it was before this run */
     bool is_fresh; /* nothing was there before this run */
+    bool wants_copy;         /* see workspace_copy_begin() */
+    bool owners_unknown;     /* the base is too large to have been looked at whole: see scan.h */
     struct timespec made_at; /* the file system's own clock when the state was complete */
 };
 
@@ -58,10 +60,15 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err);
 int workspace_remove(struct workspace *ws, struct cordon_err *err);
 
 /* Before a run: decides between overlay and copy where that is not decided yet, remembers the
- * layer. */
+ * layer. A copy is only asked for (wants_copy). */
 int workspace_prepare(struct workspace *ws, struct cordon_err *err);
-/* The kernel refused the overlay: a copy takes its place. Only before anything was changed. */
+/* The kernel refused the overlay: a copy is to take its place. Only before anything was changed. */
 int workspace_fall_back(struct workspace *ws, struct cordon_err *err);
+/* The copy, in three steps because the second can take minutes: it touches nothing of ws and may
+ * be done by a child. Its bounds: entries, time, and room that must be left on the file system. */
+int workspace_copy_begin(struct workspace *ws, int *ret_fd, struct cordon_err *err);
+int workspace_copy_work(const struct workspace *ws, int base_fd, int to_fd, struct cordon_err *err);
+int workspace_copy_end(struct workspace *ws, struct cordon_err *err);
 /* STATE/layer or STATE/copy, for the plan; the caller frees. */
 char *workspace_layer(const struct workspace *ws);
 

@@ -153,7 +153,8 @@ static void finish(struct cordon_task *task)
 static void test_action(void **state)
 {
     (void)state;
-    const struct cordon_task_file files[] = {{"a.txt", "1\n2\n", 4, 0}, {"b/run", "#!/bin/sh\n", 10, 1}};
+    const struct cordon_task_file files[] = {{"a.txt", "1\n2\n", 4, 0},
+                                             {"b/run", "#!/bin/sh\n", 10, 1}};
     struct cordon_task *task = prepare("t1", files, 2);
     char text[8192];
     struct stat st;
@@ -203,11 +204,8 @@ static void test_environment_and_input(void **state)
     struct cordon_task *task = prepare("t", NULL, 0);
     const char *env[] = {"NAME=v", "HTTP_PROXY=x", "all_proxy=y", NULL};
     char *argv[] = {"sh", "-c", "cat; echo $NAME,$HTTP_PROXY,$all_proxy,$NO_PROXY", NULL};
-    struct cordon_task_action a = {.size = sizeof(a),
-                                   .command = argv,
-                                   .env = env,
-                                   .stdin_data = "in\n",
-                                   .stdin_len = 3};
+    struct cordon_task_action a = {
+        .size = sizeof(a), .command = argv, .env = env, .stdin_data = "in\n", .stdin_len = 3};
     struct cordon_task_result *r;
     assert_int_equal(cordon_task_run(handle, task, CORDON_TASK_ACTION, &a, &r, &err), 0);
     assert_string_equal(cordon_result_output(cordon_task_result_run(r), CORDON_STDOUT, NULL),
@@ -280,7 +278,8 @@ static void test_wrong_names(void **state)
 {
     (void)state;
     static const char *const ids[] = {"", "..", ".x", "-x", "a/b", "a b", NULL};
-    static const char *const names[] = {"/etc/x", "../x", "a/../x", "", ".", "./a", "a//b", "a/", NULL};
+    static const char *const names[] = {"/etc/x", "../x", "a/../x", "",  ".",
+                                        "./a",    "a//b", "a/",     NULL};
     struct cordon_task_options o = options();
     struct cordon_task *task;
     char longest[102];
@@ -338,7 +337,8 @@ static void test_hostile_tree(void **state)
 
     /* the files of a new one go where they belong, whatever lies there */
     cordon_task_free(task);
-    task = prepare("t", (struct cordon_task_file[]){{"f", "new", 3, 0}, {"dir/secret", "y", 1, 0}}, 2);
+    task =
+        prepare("t", (struct cordon_task_file[]){{"f", "new", 3, 0}, {"dir/secret", "y", 1, 0}}, 2);
     slurp(in_home("secret"), secret, sizeof(secret));
     assert_string_equal(secret, "hidden");
     slurp(in_home("work/t/dir/secret"), secret, sizeof(secret));
@@ -358,7 +358,8 @@ static void test_large_files_are_listed(void **state)
     (void)state;
     struct cordon_task *task = prepare("t", NULL, 0);
     cordon_task_result_free(shell(task, "truncate -s 40M big; echo x > small"));
-    struct cordon_task_result *r = shell(task, "printf y | dd of=big conv=notrunc bs=1 seek=5 2>&1");
+    struct cordon_task_result *r =
+        shell(task, "printf y | dd of=big conv=notrunc bs=1 seek=5 2>&1");
     assert_change(r, 0, "big", "modified");
     assert_null(cordon_task_result_changed(r, 1, NULL));
     assert_string_equal(cordon_task_result_diff(r, NULL), "");

@@ -178,11 +178,71 @@ static void forged_records_do_not_count(void **state)
     workspace_close(&ws);
 }
 
+/* ---- Copies have bounds ---- */
+
+static int copy_with(struct copy_options options, struct cordon_err *err)
+{
+    char from_path[256], to_path[256];
+    snprintf(from_path, sizeof(from_path), "%s/base", top);
+    snprintf(to_path, sizeof(to_path), "%s/copy", top);
+    _cleanup_close_ int at = open(top, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(copy_remove(at, "copy"), 0);
+    assert_int_equal(mkdir(to_path, 0755), 0);
+    _cleanup_close_ int from = open(from_path, O_RDONLY | O_DIRECTORY);
+    _cleanup_close_ int to = open(to_path, O_RDONLY | O_DIRECTORY);
+    return copy_tree(from, to, &options, err);
+}
+
+static void copies_are_bounded(void **state)
+{
+    (void)state;
+    char path[256];
+    static char data[100000];
+    struct cordon_err err = {0};
+    memset(data, 'x', sizeof(data));
+    for (int i = 0; i < 300; i++) {
+        snprintf(path, sizeof(path), "%s/base/f%d", top, i);
+        int fd = open(path, O_WRONLY | O_CREAT, 0644);
+        assert_int_equal(write(fd, data, i == 0 ? sizeof(data) : 1), i == 0 ? sizeof(data) : 1);
+        close(fd);
+    }
+    assert_int_equal(copy_with((struct copy_options){0}, &err), 0);
+    assert_int_equal(copy_with((struct copy_options){.max_entries = 300}, &err), 0);
+    static const struct {
+        struct copy_options options;
+        const char *says;
+    } rows[] = {
+        {{.max_entries = 299}, "too many files"},
+        {{.max_bytes = 50000}, "too large"},
+        {{.deadline_ns = 1}, "too long"},
+        {{.keep_free = UINT64_MAX / 2}, "too little room"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct copy_options options = rows[i].options;
+        assert_int_equal(copy_with(options, &err), -1);
+        assert_int_equal(err.code, CORDON_ERR_HOST);
+        assert_non_null(strstr(err.message, rows[i].says));
+        bool cut = false;
+        options.ret_cut = &cut;
+        assert_int_equal(copy_with(options, &err), 0);
+        assert_true(cut);
+    }
+    /* of a large file the size alone */
+    assert_int_equal(copy_with((struct copy_options){.file_bytes = 1000, .max_bytes = 1000}, &err),
+                     0);
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/copy/f0", top);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, sizeof(data));
+    assert_int_equal(st.st_blocks, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids),
         cmocka_unit_test(protected_names),
+        cmocka_unit_test_setup_teardown(copies_are_bounded, make_top, remove_top),
         cmocka_unit_test_setup_teardown(apply_and_conflict, make_top, remove_top),
         cmocka_unit_test_setup_teardown(one_user_at_a_time, make_top, remove_top),
         cmocka_unit_test_setup_teardown(forged_records_do_not_count, make_top, remove_top),

@@ -1,0 +1,135 @@
+"""Workspaces over trees that are large, or not all the caller's: overlay or copy, and the result says which."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+from cordon_run import PATIENCE, cordon, run, start
+
+pytestmark = pytest.mark.usefixtures("full")
+
+
+@pytest.fixture(autouse=True)
+def own_tmp(shared, monkeypatch):
+    (shared / "tmp").mkdir(mode=0o700)
+    monkeypatch.setenv("TMPDIR", str(shared / "tmp"))
+
+
+def leftovers():
+    return list(pathlib.Path(os.environ["TMPDIR"]).iterdir())
+
+
+def foreign_group():
+    groups = [g for g in os.getgroups() if g != os.getegid()] if os.geteuid() else [12345]
+    return groups[0] if groups else pytest.skip("needs a second group of the caller's")
+
+
+def many(folder, number):
+    folder.mkdir(parents=True)
+    for i in range(number):
+        os.close(os.open(folder / f"f{i}", os.O_CREAT | os.O_WRONLY, 0o644))
+
+
+def sh(tree, script, *opts):
+    return run("--workspace", f"{tree}:overlay", *opts, "--", "/bin/sh", "-c", script)
+
+
+@pytest.fixture
+def large(shared):
+    """More files near the top than are looked at before a run, and below them one of another group."""
+    group = foreign_group()
+    tree = shared / "large"
+    many(tree / "many", 4200)
+    (tree / "a/b/c").mkdir(parents=True)
+    for name in ("mine", "theirs"):
+        (tree / "a/b/c" / name).write_text("x\n")
+    os.chown(tree / "a/b/c/theirs", -1, group)
+    return tree
+
+
+def test_a_foreign_owner_deep_in_a_large_tree_is_told(large):
+    r = sh(large, "cd a/b/c; (echo y >> theirs) 2>&1; echo y >> mine")
+    said = r.stream("stdout").decode()
+    assert "too large for defined data type" in said or "Permission denied" in said, str(r)
+    layer = r.layers["workspace"]
+    assert layer.startswith("overlay; 1 files of other owners could not be changed: a/b/c/theirs"), layer
+    assert [c["path"] for c in r.result["changed_files"]] == ["a/b/c/mine"]
+    # the attempt alone is enough where it came as far as the overlay, and other work in the tree is no attempt
+    if "Permission denied" not in said:
+        assert "theirs" in sh(large, "cd a/b/c; echo y >> theirs; true").layers["workspace"]
+    assert sh(large, "echo y >> many/f1; cat a/b/c/theirs").layers["workspace"] == "overlay"
+
+
+def is_alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def copying_child(p):
+    """The child that copies has a name of its own."""
+    deadline = time.monotonic() + 20 * PATIENCE
+    while time.monotonic() < deadline and p.poll() is None:
+        for child in pathlib.Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split():
+            try:
+                if pathlib.Path(f"/proc/{child}/comm").read_text() == "cordon-copy\n":
+                    return int(child)
+            except OSError:
+                pass
+        time.sleep(0.001)
+    pytest.fail("no child copies the folder")
+
+
+@pytest.fixture
+def to_copy(shared):
+    group = foreign_group()
+    tree = shared / "to-copy"
+    many(tree / "many", 1500)
+    (tree / "theirs").write_text("x\n")
+    os.chown(tree / "theirs", -1, group)
+    return tree
+
+
+def test_a_copy_can_be_cancelled(to_copy):
+    p = start("--workspace", f"{to_copy}:overlay", "--", "/bin/echo", "ran", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = copying_child(p)
+    os.kill(child, signal.SIGSTOP)  # however fast the disk is
+    p.send_signal(signal.SIGTERM)
+    out, err = p.communicate(timeout=30 * PATIENCE)
+    assert p.returncode == 130 and out == b"" and b"while the folder was copied" in err, err
+    assert not leftovers() and not is_alive(child)
+
+
+def test_a_copy_that_is_cut_off_is_an_error(to_copy):
+    p = start("--workspace", f"{to_copy}:overlay", "--", "/bin/echo", "ran", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    os.kill(copying_child(p), signal.SIGKILL)
+    out, err = p.communicate(timeout=30 * PATIENCE)
+    assert p.returncode == 70 and out == b"" and b"cut off" in err, err
+    assert not leftovers()
+
+
+def test_a_copy_ends_with_its_supervisor(to_copy, shared):
+    p = start("--workspace", f"{to_copy}:overlay", "--", "/bin/echo", "ran", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = copying_child(p)
+    p.send_signal(signal.SIGKILL)
+    p.communicate()
+    deadline = time.monotonic() + 10 * PATIENCE
+    while is_alive(child) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not is_alive(child)
+    while leftovers() and time.monotonic() < deadline:
+        cordon("workspace", "gc", cwd=str(shared))
+        time.sleep(0.05)
+    assert not leftovers()
+
+
+def test_a_copy_serves_like_an_overlay(to_copy):
+    r = sh(to_copy, "echo y >> theirs; rm many/f1; ls many | wc -l")
+    assert r.verdict == "ok" and r.layers["workspace"] == "copy" and r.stream("stdout") == b"1499\n", str(r)
+    assert {c["path"]: c["kind"] for c in r.result["changed_files"]} == {"theirs": "modified", "many/f1": "deleted"}
+    assert (to_copy / "theirs").read_text() == "x\n" and not leftovers()
