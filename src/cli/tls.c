@@ -1,7 +1,7 @@
-/* The `cordon-tls` program: one TLS connection to a container engine for `cordon-docker`, which talks
- * plain HTTP to a socket it holds as standard input. An executable of its own, so that nobody else
- * loads a TLS library, and what speaks to the network is not what holds the caller's secrets longer
- * than it must.
+/* The `cordon-tls` program: one TLS connection to a container engine for `cordon-docker`, which
+ * talks plain HTTP to a socket it holds as standard input. An executable of its own, so that nobody
+ * else loads a TLS library, and what speaks to the network is not what holds the caller's secrets
+ * longer than it must.
  *
  * usage: cordon-tls HOST PORT      ca.pem, cert.pem and key.pem from DOCKER_CERT_PATH or ~/.docker
  *
@@ -35,12 +35,12 @@ struct way {
 
 struct tls {
     SSL *ssl;
-    int fd;               /* the network's */
-    struct way up, down;  /* to the engine, from it */
-    bool up_ended;        /* the engine was told that there is no more */
-    bool down_ended;      /* our side was */
-    bool answered;   /* the engine has said something */
-    bool want_write;      /* a read needs the socket to be writable */
+    int fd;              /* the network's */
+    struct way up, down; /* to the engine, from it */
+    bool up_ended;       /* the engine was told that there is no more */
+    bool down_ended;     /* our side was */
+    bool answered;       /* the engine has said something */
+    bool want_write;     /* a read needs the socket to be writable */
 };
 
 _Noreturn static void tls_fail(const char *format, ...)
@@ -117,8 +117,8 @@ static void tls_handshake(struct tls *t, SSL_CTX *ctx, const char *host)
     if (!param || SSL_set_fd(t->ssl, t->fd) != 1)
         tls_fail("%s", tls_reason());
     bool is_address = X509_VERIFY_PARAM_set1_ip_asc(param, host) == 1;
-    if (!is_address && (SSL_set1_host(t->ssl, host) != 1 ||
-                        SSL_set_tlsext_host_name(t->ssl, host) != 1))
+    if (!is_address &&
+        (SSL_set1_host(t->ssl, host) != 1 || SSL_set_tlsext_host_name(t->ssl, host) != 1))
         tls_fail("%s: no name for a certificate", host);
     ERR_clear_error();
     if (SSL_connect(t->ssl) != 1) {
@@ -154,7 +154,8 @@ _Noreturn static void tls_cut(const struct tls *t)
 {
     if (!t->answered) {
         char body[256], text[512];
-        snprintf(body, sizeof(body), "{\"message\":\"no trusted connection: %.200s\"}", tls_reason());
+        snprintf(body, sizeof(body), "{\"message\":\"no trusted connection: %.200s\"}",
+                 tls_reason());
         snprintf(text, sizeof(text),
                  "HTTP/1.1 495 Certificate\r\nContent-Type: application/json\r\n"
                  "Content-Length: %zu\r\n\r\n%s",

@@ -1,6 +1,6 @@
-/* Sends what is in a folder when the guest is gone: names, kinds, bytes. Runs in a container's pid 1,
- * the last process there, over files a guest made: nothing is followed, nothing but regular files is
- * opened, and a file that is all hole costs nothing. */
+/* Sends what is in a folder when the guest is gone: names, kinds, bytes. Runs in a container's pid
+ * 1, the last process there, over files a guest made: nothing is followed, nothing but regular
+ * files is opened, and a file that is all hole costs nothing. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-/* Files of a guest, received. Runs in `cordon-docker`. The sender is our own pid 1; the names and the
- * bytes are the guest's, and so is the container. Everything is checked, made anew below a folder of
- * ours, and nothing that comes is ever followed. */
+/* Files of a guest, received. Runs in `cordon-docker`. The sender is our own pid 1; the names and
+ * the bytes are the guest's, and so is the container. Everything is checked, made anew below a
+ * folder of ours, and nothing that comes is ever followed. */
 #include "backend/docker/files.h"
 
 #include <errno.h>
@@ -43,9 +43,8 @@ int files_open(struct files *f, uint64_t bytes, uint64_t inodes, struct cordon_e
     snprintf(size, sizeof(size), "size=%" PRIu64, bytes ? bytes + FILES_OWN_BYTES : 0);
     snprintf(count, sizeof(count), "nr_inodes=%" PRIu64, inodes ? inodes + 16 : 0);
     const char *const options[] = {size, count, "mode=0700", NULL};
-    _cleanup_close_ int fs = native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID |
-                                                                 SYS_MOUNT_ATTR_NODEV |
-                                                                 SYS_MOUNT_ATTR_NOEXEC);
+    _cleanup_close_ int fs = native_new_fs(
+        "tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV | SYS_MOUNT_ATTR_NOEXEC);
     int top = fs < 0 ? -1 : openat(fs, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return err_set(err, CORDON_ERR_HOST, "docker", errno, "output: memory for the files");
@@ -93,8 +92,8 @@ static void files_file(struct files *f, const char *name, const struct init_entr
     f->in_file = true;
     if (f->deeper > 0)
         return;
-    f->file_fd = openat(f->dirs[f->depth], name,
-                        O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    f->file_fd =
+        openat(f->dirs[f->depth], name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (f->file_fd < 0 || e->size > INT64_MAX || ftruncate(f->file_fd, (off_t)e->size) < 0 ||
         fchmod(f->file_fd, (e->mode & 0777) | 0400) < 0)
         f->failed = true;
@@ -115,8 +114,8 @@ static void files_other(struct files *f, const char *name, mode_t mode)
 static void files_entry(struct files *f, const struct init_entry *e, const char *bytes)
 {
     char name[256];
-    bool named = e->kind == INIT_ENTRY_DIR || e->kind == INIT_ENTRY_FILE ||
-                 e->kind == INIT_ENTRY_OTHER;
+    bool named =
+        e->kind == INIT_ENTRY_DIR || e->kind == INIT_ENTRY_FILE || e->kind == INIT_ENTRY_OTHER;
     if (named && !files_is_name(bytes, e->name_len)) {
         f->failed = true;
         return;

@@ -1,5 +1,5 @@
-/* The guest's working directory as its pid 1 sends it, received into memory of ours: a tmpfs that is
- * mounted nowhere and gone with the last descriptor. Used by session.c and stdio.c. */
+/* The guest's working directory as its pid 1 sends it, received into memory of ours: a tmpfs that
+ * is mounted nowhere and gone with the last descriptor. Used by session.c and stdio.c. */
 #ifndef BACKEND_DOCKER_FILES_H
 #define BACKEND_DOCKER_FILES_H
 

@@ -63,7 +63,8 @@ static void outcome_failed(const struct init_report *r, struct helper_message *m
     } else if (strncmp(r->stage, INIT_STAGE_GUARD, sizeof(r->stage)) == 0) {
         err_set(&m->err, CORDON_ERR_HOST, "docker", r->error,
                 "network bridge: internal addresses cannot be blocked there");
-        err_hint(&m->err, "the engine's kernel needs nf_tables; --block-internal=false does without");
+        err_hint(&m->err,
+                 "the engine's kernel needs nf_tables; --block-internal=false does without");
     } else {
         err_set(&m->err, CORDON_ERR_INTERNAL, "start", r->error, "%.31s", r->stage);
     }

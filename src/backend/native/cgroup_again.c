@@ -93,8 +93,8 @@ static bool again_pids(struct cgroup *cg, const struct plan_limits *limits)
         util_close(&cg->kept[i]);
     cg->last.pids_refused = 0;
     return cgroup_remake(cg, SLOT_PIDS) == 0 &&
-           (!limits->processes || cgroup_file_write_u64(cg->dir[SLOT_PIDS].fd, "pids.max",
-                                                        limits->processes) == 0);
+           (!limits->processes ||
+            cgroup_file_write_u64(cg->dir[SLOT_PIDS].fd, "pids.max", limits->processes) == 0);
 }
 
 /* A new group has a whole period's quota; writing the limit again gives it back. */

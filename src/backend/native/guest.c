@@ -68,13 +68,19 @@ static void guest_session(struct native_child *c)
         guest_check(c, native_pty_control(), "session", "controlling terminal");
 }
 
+static const uint64_t no_signals[4]; /* SIG_DFL, no flags, no restorer, empty mask */
+
+static void guest_unblock_signals(void)
+{
+    raw_call(SYS_rt_sigprocmask, SIG_SETMASK, no_signals, NULL, 8);
+}
+
 /* What the caller, or we, ignore or block is nothing the guest should know of. */
 static void guest_reset_signals(void)
 {
-    static const uint64_t none[4]; /* SIG_DFL, no flags, no restorer, empty mask */
-    for (int sig = 1; sig < 65; sig++)
-        raw_call(SYS_rt_sigaction, sig, none, NULL, 8); /* fails for the two that have no other */
-    raw_call(SYS_rt_sigprocmask, SIG_SETMASK, none, NULL, 8);
+    for (int sig = 1; sig < 65; sig++) /* fails for the two that have no other */
+        raw_call(SYS_rt_sigaction, sig, no_signals, NULL, 8);
+    guest_unblock_signals();
 }
 
 /* pid 0: the calling process */
@@ -403,9 +409,8 @@ static int guest_main_parked(void *arg)
         guest_check(c, fd, "time namespace", "open");
         g->clocks_fd = (int)fd;
     }
-    guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
     guest_session(c);
-    guest_reset_signals();
+    guest_unblock_signals(); /* the spawner ignores and catches none */
     native_fence_cores(c);
     guest_groups(c);
     guest_close(g);

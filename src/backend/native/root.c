@@ -26,6 +26,7 @@ struct root {
     int fd;          /* the new root */
     int covers[2];   /* the empty file and the empty folder, -1: not opened yet */
     bool scratch_up; /* the scratch tmpfs is mounted (below tmp) */
+    bool is_copy;    /* of a template: where things are mounted is there already */
 };
 
 int native_new_fs(const char *type, const char *const *options, unsigned attr)
@@ -262,7 +263,8 @@ static void root_scratch(struct root *r, const struct plan_op *op)
         }
         r->scratch_up = true;
     }
-    native_root_make_target(r->c, r->fd, op, true);
+    if (!r->is_copy)
+        native_root_make_target(r->c, r->fd, op, true);
     snprintf(path, sizeof(path), "tmp/%s", op->src);
     _cleanup_close_ int tree =
         sys_open_tree(r->fd, path, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
@@ -280,7 +282,8 @@ static void root_fs_op(struct root *r, const struct plan_op *op)
     _cleanup_close_ int fs = native_new_fs(proc ? "proc" : "devpts", proc ? none : pts, attr);
     if (fs < 0)
         native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
-    native_root_make_target(r->c, r->fd, op, true);
+    if (!r->is_copy)
+        native_root_make_target(r->c, r->fd, op, true);
     if (root_attach(fs, r->fd, op->dst) < 0)
         native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
 }
@@ -414,6 +417,17 @@ static bool root_is_own(const struct plan_op *op)
            (op->kind == PLAN_OP_MASK && str_starts(op->dst, "proc/"));
 }
 
+/* Masks over entries that this kernel's /proc does not have, by number of the operation. */
+static bool root_absent[512];
+
+static void root_note_absent(const struct plan *p)
+{
+    for (size_t i = 0; i < MIN(p->n_ops, ARRAY_SIZE(root_absent)); i++)
+        root_absent[i] = p->ops[i].kind == PLAN_OP_MASK && str_starts(p->ops[i].dst, "proc/") &&
+                         faccessat(AT_FDCWD, p->ops[i].dst, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+                         errno == ENOENT;
+}
+
 /* In the place of what is made anew: where it will be mounted. The template's own /proc must stay
  * uncovered: the kernel lets nobody mount a new one who cannot see an old one in full. */
 static void root_do_template(struct root *r, size_t i)
@@ -434,6 +448,9 @@ void native_root_template(struct native_child *c)
     int fd = root_make(c, root_do_template);
     native_root_enter(c);
     close(fd);
+    if (chdir("/") < 0)
+        native_child_fail(c, "root", errno, "/");
+    root_note_absent(c->plan);
 }
 
 /* The template's /proc goes away, not under: nothing of it may be left beneath the guest's. */
@@ -448,7 +465,7 @@ static void root_own_proc(struct root *r, const struct plan_op *op)
 
 void native_root_complete(struct native_child *c)
 {
-    struct root r = {.c = c, .covers = {-1, -1}};
+    struct root r = {.c = c, .covers = {-1, -1}, .is_copy = true};
     r.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r.fd < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "/");
@@ -456,7 +473,7 @@ void native_root_complete(struct native_child *c)
         const struct plan_op *op = &c->plan->ops[i];
         if (op->kind == PLAN_OP_PROC)
             root_own_proc(&r, op);
-        else if (root_is_own(op))
+        else if (root_is_own(op) && (i >= ARRAY_SIZE(root_absent) || !root_absent[i]))
             root_do(&r, i);
     }
     close(r.fd);

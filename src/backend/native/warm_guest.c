@@ -55,7 +55,7 @@ static void guest_keep_only_ours(struct native_child *c)
 static void guest_write(struct native_child *c, const char *stage, const char *path,
                         const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = openat(AT_FDCWD, path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
         native_child_fail(c, stage, errno, path);
     close(fd);
@@ -205,9 +205,8 @@ static _Noreturn void guest_wait_beside(struct native_child *c, struct native_gu
 {
     native_guest_park(g);
     native_drop_last_capability(c);
-    if (native_guest_wait(g, NATIVE_OWN_PROC_DONE)) {
-        guest_hide(c);
-        native_guest_wait(g, NATIVE_FENCED);
+    if (native_guest_wait(g, NATIVE_FENCED)) {
+        guest_hide(c); /* nothing but code of ours ran in the namespace so far */
         guest_take_order(c, g->clocks_fd);
         native_guest_limit(g);
         native_guest_step(g, NATIVE_ROOT_ENTERED);
@@ -236,8 +235,6 @@ _Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_net
     guest_keep_only_ours(c);
     prctl(PR_SET_NAME, "cordon-init");
     guest_become_user(c, id);
-    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
-        native_child_fail(c, "hostname", errno, "sethostname");
     if (!has_network)
         guest_network_namespace(c);
     native_root_complete(c);

@@ -28,7 +28,7 @@
 #define NETNS_KEPT 32   /* most in the store, those in use included */
 #define NETNS_TOUCHED 4 /* so many in a row were not left alone: guests make their own again */
 #define NETNS_RETRY 64  /* requests after which the next one is tried nevertheless */
-#define NETNS_REST_NS 50000000u
+#define NETNS_REST_NS 1000000000u
 #define NETNS_TEXT 16384
 
 static const char *const netns_files[] = {"sockstat", "dev",           "snmp",       "netstat",

@@ -165,7 +165,8 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd
                                  union warm_page *pages)
 {
     static struct spawner s;
-    signal(SIGCHLD, SIG_DFL);
+    for (int sig = 1; sig < NSIG; sig++)
+        signal(sig, SIG_DFL); /* guests have them from us */
     spawner_keep_only_ours(c, &sock, &folder_fd);
     prctl(PR_SET_NAME, "cordon-pool");
     /* guests see it as their /proc/1/cmdline, and are to see what every guest does */
@@ -174,6 +175,8 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd
         memcpy(c->argv_area, "cordon-init", MIN(c->argv_area_len, sizeof("cordon-init")));
     }
     spawner_become_own(c, sock);
+    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0) /* that of every copy, too */
+        native_child_fail(c, "hostname", errno, "sethostname");
     native_root_template(c);
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
