@@ -227,6 +227,57 @@ def test_nothing_of_one_submission_reaches_the_next(tmp_path):
     assert [row["verdict"] for row in rows] == ["AC"] * 11, (done.stdout, rows)  # the last one finds its own
 
 
+def frame(kind, text):
+    return kind + len(text).to_bytes(4, "little") + text
+
+
+HOSTILE = {
+    "too large": b"A\xff\xff\xff\xff" + b"x" * 1000,
+    "just too large": b"A" + ((16 << 20) + 1).to_bytes(4, "little") + b"x",
+    "truncated": b"A\x64\0\0\0[\"ok\"",
+    "half a head": b"A\x01",
+    "empty": frame(b"A", b""),
+    "no json": frame(b"A", b"ok"),
+    "deep": frame(b"A", b'["ok","",' + b"[" * 100_000 + b"]" * 100_000 + b"]"),
+    "deep tags": frame(b"A", b'["ok","",' + b'{"t":[' * 5000 + b"]}" * 5000 + b"]"),
+    "wrong types": frame(b"A", b'[1,2,3]'),
+    "an object": frame(b"A", b'{"ok":1}'),
+    "unknown kind": frame(b"A", b'["passed","",1]'),
+    "unknown tag": frame(b"A", b'["ok","",{"z":1}]'),
+    "tag of another type": frame(b"A", b'["ok","",{"t":{"d":7}}]'),
+    "half a pair": frame(b"A", b'["ok","",{"d":[1]}]'),
+    "key that is no key": frame(b"A", b'["ok","",{"d":[[1],2]}]'),
+    "member that is no member": frame(b"A", b'["ok","",{"s":[[1]]}]'),
+    "a handle of nothing": frame(b"A", b'["ok","",{"h":[[],{},null]}]'),
+    "not ascii": frame(b"A", "[\"ok\",\"\",\"é\"]".encode()),
+    "NUL": frame(b"A", b'["ok","",\0]'),
+    "number without end": frame(b"A", b'["ok","",' + b"9" * 200_000 + b"]"),
+    "callback of nothing": frame(b"A", b'["callback","",99,[],{"d":[]}]'),
+    "more behind it": frame(b"A", b'["ok","",1] 1'),
+    "end of an iterator": frame(b"A", b'["stop",""]'),
+    "a result": frame(b"R", b'{"i":0,"s":"passed","m":"","t":1,"o":""}'),
+    "a list of tests": frame(b"C", b'{"tests":["x"]}'),
+    "an error of the wrong shape": frame(b"A", b'["error","",{"d":[1,2]},7,[],{"t":[]},"x"]'),
+}
+
+
+def test_hostile_frames_are_failed_tests(tmp_path):
+    """Whatever a submission sends in the place of an answer: its tests fail, and that is no failure of ours."""
+    problem = {"task_id": "p", "prompt": "def f():\n", "entry_point": "f", "canonical_solution": "    return 1\n",
+               "test": "def check(candidate):\n    assert candidate() == 1\n"}
+    write(tmp_path / "p.jsonl", [problem])
+    body = "    import os, time\n    data = {}\n    while data: data = data[os.write(201, data):]\n    time.sleep(0.5)\n    os._exit(0)\n"
+    names = [name for hostile in HOSTILE for name in (hostile, "right")]
+    write(tmp_path / "s.jsonl", [
+        {"task_id": "p", "completion": "    return 1\n" if name == "right" else body.replace("{}", repr(HOSTILE[name]))}
+        for name in names])
+    bulk("--problems", tmp_path / "p.jsonl", "--format", "humaneval", "--samples", tmp_path / "s.jsonl", "--out",
+         tmp_path / "r.jsonl", "--time-limit", "30s")
+    verdicts = list(zip(names, (row["verdict"] for row in lines(tmp_path / "r.jsonl"))))
+    assert len(verdicts) == len(names)
+    assert not [name for name, verdict in verdicts if (verdict == "AC") != (name == "right") or verdict == "SE"], verdicts
+
+
 SPOILERS = ["import builtins\nbuiltins.len = lambda *a: 7\nassert len([]) == 7",
             "import math\nmath.pi = 3\nassert math.pi == 3",
             "import sys\nsys.modules['math'] = None\nassert f(1) == 1",

@@ -122,6 +122,13 @@ def test_twenty_times_the_same(cases, shared):
         assert seen == {(subs.VERDICTS[act],) * 2}, (act, seen)
 
 
+def test_three_times_the_same(cases, shared):
+    for act in ("right", "wrong", "crashing", "flooding", "failing"):
+        path = write(shared, f"{act}.py", SOURCES["python", act])
+        seen = {tuple(verdicts(report(*LIMITS, "-j", "2", "--cases", cases, path))) for _ in range(3)}
+        assert seen == {(subs.VERDICTS[act],) * 2}, (act, seen)
+
+
 def test_a_compiler_that_fails_is_shown_and_nothing_runs(cases, shared):
     path = write(shared, "a.c", SOURCES["c", "broken"])
     outcome = report("--cases", cases, path)

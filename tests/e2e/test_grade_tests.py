@@ -302,3 +302,36 @@ def test_cheat(grade, name):
 def test_cheat_until_a_limit(grade, name):
     report = grade(TESTS, cheats.submission(name, "square"), "--time-limit", "2s", "--memory-limit", "128M")
     assert report["passed"] == 0 and report["status"] == 1, report
+
+
+# ---- again and again -----------------------------------------------------------------------------
+
+AGAIN_TESTS = "assert add(1, 2) == 3\nassert add(2, 2) == 4\ndef test_more():\n    assert add(0, 0) == 0\n"
+AGAIN = {
+    "right": (ADD, ["passed"] * 3),
+    "wrong": (ADD.replace("+", "-"), ["failed", "failed", "passed"]),
+    "raising": ("def add(a, b):\n    raise ValueError(a)\n", ["error"] * 3),
+    "exiting": ("import os\ndef add(a, b):\n    os._exit(0)\n", ["error", "not_run", "not_run"]),
+    "killed": ("import os\ndef add(a, b):\n    os.kill(os.getpid(), 9)\n", ["error", "not_run", "not_run"]),
+    "at import": ("raise KeyError(1)\n", ["not_run"] * 3),
+    "no python": ("def add(:\n", ["not_run"] * 3),
+    "too much": ("x = bytearray(1 << 30)\n" + ADD, ["not_run"] * 3),
+    "threads": ("import threading\ndef add(a, b):\n    threading.Thread(target=print, args=('x' * 1000,)).start()\n"
+                "    return a + b\n", ["passed"] * 3),
+}
+
+
+def check_again(grade, times):
+    for name, (submission, expected) in AGAIN.items():
+        for _ in range(times):
+            report = grade(AGAIN_TESTS, submission, "--memory-limit", "128M")
+            assert statuses(report) == expected and report["status"] == (0 if expected == ["passed"] * 3 else 1), (name, report)
+
+
+def test_three_times_the_same(grade):
+    check_again(grade, 3)
+
+
+@pytest.mark.slow
+def test_twenty_times_the_same(grade):
+    check_again(grade, 20)
