@@ -252,7 +252,7 @@ static enum httpwatch_verdict read_head(struct httpwatch *w, const char *data, s
     w->has_h2 = head.has_h2;
     w->left = head.length;
     w->state = head.n_codings > 0             ? HTTPWATCH_CHUNK_SIZE
-               : head.length > 0              ? HTTPWATCH_BODY
+               : head.length > 0              ? HTTPWATCH_BODY_BEGIN
                : head.has_upgrade && is_first ? HTTPWATCH_UPGRADE
                                               : HTTPWATCH_HEAD;
     return HTTPWATCH_PASS;
@@ -294,6 +294,9 @@ static bool read_chunk_size(const char *line, size_t len, uint64_t *ret_size)
     }
     if (n == 0 || (n < len && line[n] != ';'))
         return false;
+    for (; n < len; n++)
+        if (is_blank(line[n]))
+            return false; /* three words would be a request, for who takes no chunks */
     *ret_size = size;
     return true;
 }
@@ -326,8 +329,21 @@ void httpwatch_passed(struct httpwatch *w, uint64_t n)
         return;
     if (w->state == HTTPWATCH_CHUNK)
         w->state = HTTPWATCH_CHUNK_END;
-    else if (w->state == HTTPWATCH_BODY)
+    else if (w->state == HTTPWATCH_BODY || w->state == HTTPWATCH_BODY_BEGIN)
         w->state = HTTPWATCH_HEAD;
+}
+
+/* A body that reads like a request. There are servers that answer without reading the body, and
+ * take it for the next request: the host in it would be one that nobody has judged. */
+static enum httpwatch_verdict begin_body(struct httpwatch *w, const char *data, size_t len)
+{
+    size_t n = len < w->left ? len : (size_t)w->left;
+    enum httpwatch_is is = httpwatch_is_http(data, n);
+    if (is == HTTPWATCH_YES)
+        return HTTPWATCH_REFUSED;
+    if (is == HTTPWATCH_NO || n == w->left)
+        w->state = HTTPWATCH_BODY;
+    return HTTPWATCH_PASS;
 }
 
 /* One step; *ret_n 0: nothing to do until there is more. */
@@ -349,6 +365,11 @@ static enum httpwatch_verdict step_once(struct httpwatch *w, const char *data, s
             *ret_n = skip + head;
         return verdict;
     }
+    case HTTPWATCH_BODY_BEGIN:
+        verdict = begin_body(w, data, len);
+        if (verdict != HTTPWATCH_PASS || w->state == HTTPWATCH_BODY_BEGIN)
+            return verdict;
+        __attribute__((fallthrough));
     case HTTPWATCH_BODY:
     case HTTPWATCH_CHUNK:
         *ret_n = len < w->left ? len : (size_t)w->left;

@@ -24,7 +24,8 @@ enum httpwatch_is httpwatch_is_http(const char *data, size_t len);
 
 enum httpwatch_state {
     HTTPWATCH_HEAD,
-    HTTPWATCH_BODY,       /* `left` bytes of a body of known length */
+    HTTPWATCH_BODY_BEGIN, /* `left` bytes of a body of known length, the first line not seen yet */
+    HTTPWATCH_BODY,       /* `left` bytes of a body */
     HTTPWATCH_CHUNK_SIZE, /* a chunked body: at a line with a size */
     HTTPWATCH_CHUNK,      /* `left` bytes of a chunk */
     HTTPWATCH_CHUNK_END,  /* at the line end behind a chunk */

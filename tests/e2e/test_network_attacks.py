@@ -393,6 +393,23 @@ print(s.recv(1000))
     assert "200" not in r.out and r.denied("ok.test"), str(r)
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+def test_http_request_in_a_body(net, method):
+    """N18: there are servers that answer without reading a body and take it for the next request; Python's is one."""
+    code = """import socket, sys
+s = socket.create_connection(("ok.test", 80), 5); s.settimeout(5)
+body = sys.argv[2].encode()
+s.sendall(f"{sys.argv[1]} / HTTP/1.1\\r\\nHost: ok.test\\r\\nConnection: keep-alive\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n".encode() + body)
+try: print(s.recv(1000)[:15])
+except OSError as e: print("refused", e)
+"""
+    for body in ("GET /hidden HTTP/1.1\r\nHost: evil.com\r\n\r\n", "\r\n GET\t/hidden HTTP/1.1\r\nHost: evil.com\r\n\r\n"):
+        r = net.python(code, *OK, args=[method, body])
+        assert "refused" in r.out and mismatch(r) and not net.hits("http", host="evil.com"), str(r)
+    r = net.python(code, *OK, args=[method, '{"query": "GET / HTTP/1.1"}'])
+    assert "HTTP/1.1 " in r.out and not r.result["denials"], "the allow twin"
+
+
 def test_http_second_request(net):
     """A kept connection is followed: the next request must name the host as well."""
     code = """import socket, sys

@@ -294,8 +294,9 @@ static void test_http_passes(void **state)
         "GET http://ok.test:80 HTTP/1.0\r\n\r\n",
         "OPTIONS * HTTP/1.1\r\nHost: ok.test.\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 5\r\n\r\nhello" GET,
-        "POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 36\r\n\r\nGET / HTTP/1.1\r\nHost: "
-        "evil.com\r\n\r\n\r\n" GET,
+        "PUT / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 27\r\n\r\nlooks a little\r\nlike "
+        "HTTP/1\r\n" GET,
+        "GET / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 4\r\n\r\nGET " GET,
         "POST / HTTP/1.1\r\nTransfer-Encoding: Chunked\r\nHost: ok.test\r\n\r\n5;x=y\r\nhello\r\n"
         "A\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n" GET,
         "POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 0\r\n\r\n" GET,
@@ -355,6 +356,12 @@ static void test_http_refused(void **state)
         HEAD("Transfer-Encoding: chunked") "1\r\nxy\r\n",
         HEAD("Transfer-Encoding: chunked") "1 \r\nx\r\n",
         HEAD("Transfer-Encoding: chunked") "1111111111111111\r\n",
+        HEAD("Transfer-Encoding: chunked") "5;a / HTTP/1.1\r\nHost:\r\n",
+        HEAD("Content-Length: 36") EVIL "\r\n" GET,
+        HEAD("Content-Length: 36") "\r\n" EVIL GET,
+        HEAD("Content-Length: 34") GET GET,
+        HEAD("Content-Length: 7") "GET /\r\n" GET,
+        HEAD("Content-Length: 99") "get\tx  http/1.1\nhost: evil.com\n\n",
         "POST / HTTP/1.0\r\nHost: ok.test\r\nTransfer-Encoding: chunked\r\n\r\n",
         "CONNECT ok.test:443 HTTP/1.1\r\nHost: ok.test\r\n\r\n",
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
