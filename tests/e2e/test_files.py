@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from cordon_run import cordon, run
+from cordon_run import SLOW, cordon, run
 
 
 def cat(*paths, opts=()):
@@ -109,7 +109,7 @@ def test_outputs_are_copied_out(full, shared, where):
 
 
 def test_outputs_are_taken_also_after_a_limit(full, shared):
-    r = run("--output", f"*={shared}", "--time-limit", "300ms", "--", "/bin/sh", "-c", "echo partial > log; sleep 30")
+    r = run("--output", f"*={shared}", "--time-limit", f"{300 * SLOW}ms", "--", "/bin/sh", "-c", "echo partial > log; sleep 30")
     assert r.verdict == "time_limit" and (shared / "log").read_text() == "partial\n"
 
 

@@ -1,6 +1,6 @@
 /* D5, D7: does not want to end. Ignores and blocks every signal it can, or stops itself.
  *
- * usage: stubborn ignore|stop|stop-tree|ptrace-stop [SECONDS] */
+ * usage: stubborn ignore|stop|stop-tree|stop-storm|ptrace-stop [SECONDS] */
 #include "guest.h"
 
 #include <sys/ptrace.h>
@@ -32,6 +32,16 @@ int main(int argc, char **argv)
             }
         }
         kill(getpid(), SIGSTOP);
+    } else if (!strcmp(mode, "stop-storm")) { /* stopped and woken all the time, by each other */
+        for (int i = 0; i < 4; i++) {
+            if (fork() == 0) {
+                while (now_s() < end) {
+                    kill(-1, SIGSTOP);
+                    kill(-1, SIGCONT);
+                }
+                _exit(0);
+            }
+        }
     } else if (!strcmp(mode, "ptrace-stop")) {
         pid_t pid = fork();
         if (pid == 0) {
