@@ -32,6 +32,12 @@ bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags)
     return nr == SYS_fork || nr == SYS_vfork || (nr == SYS_clone && !(flags & namespaces));
 }
 
+/* Nothing a guest does gives these: who asked would wait for an answer until its time is over. */
+bool native_is_notify_broken(int error)
+{
+    return error == ENOSYS || error == EPERM || error == ENOTTY || error == EINVAL;
+}
+
 void native_pace_refusals(void)
 {
     static unsigned answers;
@@ -43,14 +49,17 @@ void native_pace_refusals(void)
 
 /* Answers one refused call. Only the number is read: pointers of a guest are never followed, and
  * the call is never let through. */
-static void init_answer(const struct native_child *c, int listener)
+static void init_answer(struct native_child *c, int listener)
 {
     struct native_status *status = c->status;
     native_pace_refusals();
     struct seccomp_notif req;
     memset(&req, 0, sizeof(req));
-    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0)
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0) {
+        if (native_is_notify_broken(errno))
+            native_child_fail(c, "init", errno, "seccomp notification");
         return; /* the caller died meanwhile */
+    }
     unsigned nr = (unsigned)req.data.nr;
     struct seccomp_notif_resp resp = {.id = req.id, .error = -EPERM};
     if (nr == SYS_mmap || nr == SYS_mremap) {

@@ -188,10 +188,12 @@ static _Noreturn void keeper_run(struct keeper *k, int sigfd)
             keeper_reap(k); /* a main process that ended first ended by itself */
             keeper_end(k);
         }
-        if (fds[2].revents & POLLIN)
-            keeper_serve(k, listener);
-        else if (fds[2].revents)
+        if (fds[2].revents & POLLIN) {
+            if (keeper_serve(k, listener) < 0)
+                keeper_fail(k, errno, "seccomp notification");
+        } else if (fds[2].revents) {
             fds[2].fd = -1; /* no filtered process is left */
+        }
     }
 }
 

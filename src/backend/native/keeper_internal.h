@@ -20,8 +20,9 @@ struct keeper {
     size_t n_roots;
 };
 
-/* keeper_serve.c: answers one call that the filter handed over. */
+/* keeper_serve.c: answers one call that the filter handed over. -1: no call can be answered any
+ * more. */
 void keeper_serve_open_roots(struct keeper *k);
-void keeper_serve(struct keeper *k, int listener);
+int keeper_serve(struct keeper *k, int listener);
 
 #endif

@@ -285,12 +285,12 @@ static int serve_kill(const struct call *c)
     return r < 0 ? -errno : 0;
 }
 
-void keeper_serve(struct keeper *k, int listener)
+int keeper_serve(struct keeper *k, int listener)
 {
     struct seccomp_notif req;
     memset(&req, 0, sizeof(req));
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0)
-        return; /* the caller died meanwhile */
+        return native_is_notify_broken(errno) ? -1 : 0; /* else: the caller died meanwhile */
     struct call c = {
         .k = k, .listener = listener, .id = req.id, .nr = req.data.nr, .tid = (pid_t)req.pid};
     for (int i = 0; i < 6; i++)
@@ -331,4 +331,5 @@ void keeper_serve(struct keeper *k, int listener)
         atomic_fetch_add(&k->c->status->denials[nr < NATIVE_CALLS ? nr : NATIVE_CALLS - 1], 1);
     struct seccomp_notif_resp resp = {.id = c.id, .error = r};
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+    return 0;
 }

@@ -251,6 +251,7 @@ void native_command_note_static(const struct plan *p, struct native_status *stat
 
 /* init.c: reaps, serves the listener, reports */
 /* Before each answer to a refused call: past some thousand they wait. */
+bool native_is_notify_broken(int error);
 void native_pace_refusals(void);
 /* Was the guest's own disk full? Asked while its mounts still stand. */
 void native_init_note_scratch(struct native_status *status);
