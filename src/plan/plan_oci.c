@@ -108,7 +108,8 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
  * which asks that kernel, and outside by a bound on its own tasks, which is coarse; as a burst
  * between two looks is not seen, a small number is refused as well. */
 #define GVISOR_MEMORY (UINT64_C(64) << 20)
-#define GVISOR_SETUP_NS (UINT64_C(60) * 1000000000)
+/* a runtime that was never loaded before, on a busy machine */
+#define OCI_SETUP_NS (UINT64_C(60) * 1000000000)
 #define GVISOR_PROCESSES 32u
 #define GVISOR_TASKS(processes) ((processes)*8u + 1024u)
 
@@ -369,6 +370,7 @@ int plan_oci(struct plan *p, const struct plan_request *req, struct cordon_err *
         return -1;
     p->oci = o;
     p->time_ns = false;
+    p->setup_ns = OCI_SETUP_NS;
     /* A v2 group that only serves the kill is not needed: the launcher's end is everybody's, and a
      * process that moves into it waits for a grace period of the kernel (3 to 15 ms). */
     if (p->cgroups.kind != HOST_CGROUP_V2)
@@ -377,7 +379,6 @@ int plan_oci(struct plan *p, const struct plan_request *req, struct cordon_err *
     o->group_view = !p->own_kernel && p->cgroups.kind != HOST_CGROUP_NONE;
     if (p->own_kernel) {
         p->landlock_abi = 0; /* its kernel has none */
-        p->setup_ns = GVISOR_SETUP_NS;
         if (oci_gvisor_limits(p, o, err) < 0)
             return -1;
     }

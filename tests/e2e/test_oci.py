@@ -99,3 +99,22 @@ def test_disk_limit_is_one_total(wall):
     assert got.verdict == "disk_limit" and "both" not in got.out, got
     assert run(*wall, "--disk-limit", "8M", "--", "sh", "-c",
                "head -c 3M /dev/zero > /tmp/a; head -c 3M /dev/zero > ~/b && echo both").out == "both\n"
+
+
+def test_limits_behind_a_runtime(wall):
+    """Whatever holds them on this host: control groups of either version, or looking."""
+    got = run(*wall, "--memory-limit", "64M", "--time-limit", "60s", "--", "python3", "-c", "x = bytearray(300 << 20)")
+    assert got.verdict == "memory_limit" and got.code == 125, got
+    bomb = ("import os, time\nfor i in range(40):\n try:\n  if os.fork() == 0: time.sleep(20); os._exit(0)\n"
+            " except OSError: os._exit(7)\nprint('all')")
+    got = run(*wall, "--processes", "10", "--time-limit", "60s", "--", "python3", "-c", bomb)
+    assert got.verdict == "process_limit" and "all" not in got.out, got
+    held = got.layers["limits"]
+    assert ("by cgroup" in held) == (got.layers["cgroup"] != "none"), got
+    got = run(*wall, "--processes", "60", "--memory-limit", "512M", "--time-limit", "60s", "--", "python3", "-c", bomb)
+    assert got.out == "all\n", got
+
+
+def test_names_of_groups_are_hidden(wall):
+    got = run(*wall, "--time-limit", "60s", "--", "cat", "/proc/self/cgroup")
+    assert got.out and all(line.endswith(":/") for line in got.out.splitlines()), got
