@@ -268,8 +268,8 @@ int unpack_tree_remove(struct unpack_tree *t, const char *name, bool keep_top,
             unpack_remove_all(parent, n.base);
         return 0;
     }
-    int fd =
-        openat(parent, n.depth ? n.base : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    /* a link of a lower layer may stand for the folder, as it may for those on the way */
+    int fd = tree_open(t, n.depth ? n.text : ".");
     if (fd >= 0)
         tree_empty(fd);
     return 0;

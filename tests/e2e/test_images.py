@@ -54,9 +54,9 @@ def env(shared):
     return host_env({"XDG_CACHE_HOME": str(shared / "cache")})
 
 
-def pack(path, *entries, mode="w"):
+def pack(path, *entries, mode="w", fileobj=None):
     """A tar of (name, kind, value): 'file' bytes, 'link' target, 'hard' target, 'dir' mode, 'dev' type."""
-    with tarfile.open(path, mode, format=tarfile.PAX_FORMAT) as tar:
+    with tarfile.open(path, mode, fileobj=fileobj, format=tarfile.PAX_FORMAT) as tar:
         for name, kind, value in entries:
             info = tarfile.TarInfo(name)
             info.mode = 0o755
@@ -264,17 +264,7 @@ class Layout:
 
     def layer(self, entries):
         packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-            for name, kind, value in entries:
-                info = tarfile.TarInfo(name)
-                info.mode = 0o755
-                if kind == "dir":
-                    info.type = tarfile.DIRTYPE
-                elif kind == "link":
-                    info.type, info.linkname = tarfile.SYMTYPE, value
-                else:
-                    info.size = len(value)
-                tar.addfile(info, io.BytesIO(value) if kind == "file" else None)
+        pack(None, *entries, mode="w:gz", fileobj=packed)
         return self.blob(packed.getvalue())
 
 
@@ -289,6 +279,46 @@ def test_layers_and_whiteouts(busybox, unpacker, shared, env):
     words = got.out.split()
     assert "gone" not in words and "a" not in words and "b" not in words
     assert {"kept", "new", "added"} <= set(words) and not any(w.startswith(".wh") for w in words)
+
+
+LAYERS_REFUSED = {
+    "whiteout of the folder above": [("etc/.wh...", "file", b"")],
+    "whiteout outside": [("../../.wh.canary", "file", b"")],
+    "whiteout of an absolute name": [("/var/tmp/.wh.canary", "file", b"")],
+    "opaque outside": [("../.wh..wh..opq", "file", b"")],
+    "whiteout of nothing": [("etc/.wh.", "file", b"")],
+    "hard link out": [("evil", "hard", "../../../../etc/passwd")],
+    "hard link to a name outside": [("evil", "hard", "/etc/shadow-of-the-host")],
+    "device": [("mem", "dev", tarfile.CHRTYPE)],
+    "link that climbs": [("a/out", "link", "../../../../etc")],
+}
+
+
+@pytest.mark.parametrize("case", LAYERS_REFUSED)
+def test_hostile_layers_are_refused(busybox, unpacker, shared, env, case):
+    Layout(shared / "image", system(busybox) + [("etc/kept", "file", b"kept\n")], LAYERS_REFUSED[case])
+    got = run("--image", shared / "image", "--", "id", env=env)
+    assert got.code == 78 and "refused" in got.result["error"], got
+    left = list((shared / "cache" / "cordon" / "rootfs").glob("*"))
+    assert [p.name for p in left] == ["seen"] and not list(left[0].iterdir()), "nothing stays of it"
+
+
+def test_links_of_lower_layers_stay_inside(busybox, unpacker, shared, env):
+    """A layer may write and remove through a link of a lower one, as runtimes do it: in the image, never outside."""
+    out = shared / "outside"
+    out.mkdir()
+    (out / "canary").write_text("alive\n")
+    Layout(shared / "image",
+           system(busybox) + [("out", "link", str(out)), (f"{out}"[1:] + "/canary", "file", b"the image's\n"),
+                              ("opt/data", "file", b"x"), ("o", "link", "/opt")],
+           [("out/.wh.canary", "file", b""), ("out/evil", "file", b"evil\n"), ("o/.wh..wh..opq", "file", b""),
+            ("bin/su", "suid", b"x"), ("bin/pwd", "hard", "bin/busybox")])
+    got = run("--image", shared / "image", "--", "/bin/pwd", env=env)
+    assert got.out == "/home/sandbox\n", got
+    assert (out / "canary").read_text() == "alive\n" and os.listdir(out) == ["canary"]
+    (made,) = (shared / "cache" / "cordon" / "rootfs").glob("sha256-*")
+    assert os.listdir(made / str(out)[1:]) == ["evil"] and os.listdir(made / "opt") == []
+    assert stat.S_IMODE((made / "bin" / "su").stat().st_mode) == 0o755
 
 
 def test_layout_that_lies(busybox, unpacker, shared, env):
