@@ -110,6 +110,70 @@ CHEATS = {
     "not_a_number": ("return float('nan')", ""),
     "patched_runner": ("return None", "import gc, sys\nfor _o in list(sys.modules.values()):\n    for _n in ('encode', '_raise', "
                        "'write_frame', 'compared'):\n        if hasattr(_o, _n):\n            setattr(_o, _n, lambda *a, **k: '[\"ok\",\"\",true]')\n"),
+    # copies of one interpreter: what its memory, its maker and its neighbours could give
+    "memory_search": ("return _search()", """
+import re as _re
+def _search():
+    with open('/proc/self/mem', 'rb', 0) as memory:
+        for line in open('/proc/self/maps'):
+            first, last = (int(end, 16) for end in line.split()[0].split('-'))
+            try:
+                memory.seek(first)
+                data = memory.read(last - first)
+            except (OSError, ValueError, OverflowError):
+                continue
+            for found in _re.finditer(rb'assert candidate[(][^\\n]{0,200}?== ?([^\\n]{1,200})\\n', data):
+                try:
+                    return eval(found[1])
+                except Exception:
+                    pass
+"""),
+    "shared_pages": ("return _spoil()", """
+def _spoil():
+    with open('/proc/self/mem', 'r+b', 0) as memory:
+        for line in open('/proc/self/maps'):
+            place, rights = line.split()[:2]
+            if rights[1::2] == 'ws':
+                first, last = (int(end, 16) for end in place.split('-'))
+                memory.seek(first)
+                memory.write(bytes(last - first))
+"""),
+    "others_memory": ("return _others()", FORGE + """
+import ctypes as _ctypes, glob as _glob
+def _others():
+    libc = _ctypes.CDLL(None)
+    for pid in [_os.getppid(), *range(1, 40)]:
+        if pid == _os.getpid():
+            continue
+        libc.ptrace(16, pid, 0, 0)  # attach
+        libc.ptrace(0x4206, pid, 0, 0)  # seize
+        for name in ('mem', 'maps', 'environ', 'cmdline'):
+            try:
+                with open(f'/proc/{pid}/{name}', 'r+b', 0) as file:
+                    file.write(b'passed')
+            except OSError:
+                pass
+    for name in _glob.glob('/proc/*/fd/*'):
+        try:
+            with open(name, 'wb', 0) as file:
+                file.write(_frame(b'R', b'{"i":0,"s":"passed","m":"","t":1,"o":""}') + _frame(b'E', b''))
+        except OSError:
+            pass
+"""),
+    "signals": ("import os, signal\n    for pid in {os.getppid(), 1, 2, 3, 4} - {os.getpid()}:\n        for sig in (signal.SIGSTOP, signal.SIGUSR1,"
+                " signal.SIGCHLD):\n            try:\n                os.kill(pid, sig)\n            except OSError:\n"
+                "                pass", ""),
+    "runner_in_memory": ("return _use()", """
+import gc as _gc
+def _use():
+    for thing in _gc.get_objects() + [module for space in _gc.get_objects() if type(space) is dict
+                                      for module in list(space.values()) if type(module) is type(_gc)]:
+        if type(thing) is type(_gc) and hasattr(thing, 'Suite') and hasattr(thing, 'wire'):
+            suite = thing.Suite({'tests': ''}, None, 201)
+            suite.names = ['x']
+            suite.result(0, 'passed')
+            thing.wire.write_frame(201, b'E', b'')
+"""),
 }
 # These end only at a limit.
 SLOW = {

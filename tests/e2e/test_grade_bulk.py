@@ -207,12 +207,12 @@ WANTED = %r
 
 
 def test_nothing_of_one_submission_reaches_the_next(tmp_path):
-    """Submissions may be copies of one interpreter: what one brought must not be in another's memory."""
+    """Submissions may be copies of one interpreter: what one brought, and what tests hold, is in no other's memory."""
     secret = b"a-secret-of-another-submission-" + os.urandom(8).hex().encode()
     mixed = bytes(b ^ 1 for b in secret)
     hidden = (mixed[:20], mixed[20:])
     problem = {"task_id": "p", "prompt": "def look():\n", "entry_point": "look", "canonical_solution": "    return 1\n",
-               "test": "def check(candidate):\n    found = candidate()\n    assert found[0] == %d, found\n"
+               "test": f"def check(candidate):  # {secret.decode()}\n    found = candidate()\n    assert found[0] == %d, found\n"
                        "    assert 'HOME' in found[1] and 'CORDON_CANARY' not in found[1], found\n"
                        "    assert max(n for n in found[2] if n < 200) <= 5, found\n    assert found[3] != 0, found\n"}
     problems = write(tmp_path / "p.jsonl", [{**problem, "task_id": "none", "test": problem["test"] % 0},
