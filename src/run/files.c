@@ -43,7 +43,9 @@ static int files_watch(struct run_job *job, struct cordon_err *err)
         return -1;
     v = policy_value(job->policy, FIELD_ALLOW_WRITE);
     for (size_t i = 0; i < v->n_items; i++)
-        if (protect_watch_add(&f->watch, v->items[i].text, false, err) < 0)
+        /* "/tmp" in a grant is the guest's own */
+        if (!str_eq(v->items[i].text, "/tmp") &&
+            protect_watch_add(&f->watch, v->items[i].text, false, err) < 0)
             return -1;
     v = policy_value(job->policy, FIELD_MOUNTS);
     for (size_t i = 0; i < v->n_items; i++)
@@ -238,6 +240,7 @@ static const char *files_mode(struct run_files *f)
 void files_end(struct run_job *job)
 {
     struct run_files *f = &job->files_changed;
+    protect_watch_look(f->watch);
     reach_note_end(TAKE_PTR(f->note));
     struct result *r = &job->result;
     struct cordon_err err = {0};

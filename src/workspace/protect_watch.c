@@ -1,7 +1,7 @@
 /* Protected paths in folders a guest writes to directly, before and after. Runs in the supervisor.
  *
- * Looks at fixed names only, so that the cost does not depend on the folder's size; a folder among
- * them is looked into two levels deep. */
+ * Right below the folder the fixed names are compared with what they were, a folder among them two
+ * levels deep; further down what changed since is looked for (protect_walk.c). */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/err.h"
 #include "base/util.h"
-#include "workspace/protect.h"
+#include "workspace/protect_internal.h"
 
 #define WATCH_ROWS 96
 #define WATCH_ENTRIES 2048 /* per protected folder */
@@ -24,6 +25,9 @@ struct protect_watch {
     int fd;
     char *folder;
     uint64_t signs[WATCH_ROWS]; /* 0: absent */
+    int64_t since_ns;
+    struct protect_places places;
+    struct protect_found found;
 };
 
 static uint64_t watch_mix(uint64_t h, uint64_t v)
@@ -112,27 +116,50 @@ int protect_watch_add(struct protect_watch **watch, const char *folder, bool rel
     w->relative_names = relative_names;
     for (size_t i = 0; i < WATCH_ROWS && protect_row(i); i++)
         w->signs[i] = watch_sign(fd, protect_row(i));
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    w->since_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    protect_places(fd, &w->places);
     w->next = *watch;
     *watch = w;
     return 0;
 }
 
+void protect_watch_look(struct protect_watch *watch)
+{
+    for (struct protect_watch *w = watch; w; w = w->next) {
+        protect_found_done(&w->found);
+        protect_find(w->fd, &w->places, w->since_ns, &w->found);
+    }
+}
+
+static int watch_tell(const struct protect_watch *w, const char *name, enum tree_kind kind,
+                      struct tree_changes *changes)
+{
+    _cleanup_buf_ struct buf path = BUF_INIT(8192);
+    if (!w->relative_names)
+        buf_printf(&path, "%s/", w->folder);
+    buf_str(&path, name);
+    return path.failed ? -1 : tree_changes_add(changes, path.data, kind);
+}
+
 int protect_watch_compare(const struct protect_watch *watch, struct tree_changes *changes,
                           struct cordon_err *err)
 {
-    for (const struct protect_watch *w = watch; w; w = w->next)
+    for (const struct protect_watch *w = watch; w; w = w->next) {
         for (size_t i = 0; i < WATCH_ROWS && protect_row(i); i++) {
             uint64_t now = watch_sign(w->fd, protect_row(i));
             if (now == w->signs[i])
                 continue;
-            _cleanup_buf_ struct buf path = BUF_INIT(8192);
-            if (!w->relative_names)
-                buf_printf(&path, "%s/", w->folder);
-            buf_str(&path, protect_row(i));
             enum tree_kind kind = !now ? TREE_DELETED : !w->signs[i] ? TREE_ADDED : TREE_MODIFIED;
-            if (path.failed || tree_changes_add(changes, path.data, kind) < 0)
+            if (watch_tell(w, protect_row(i), kind, changes) < 0)
                 return err_nomem(err, "workspace");
         }
+        for (size_t i = 0; i < w->found.n; i++)
+            if (watch_tell(w, w->found.rows[i].path, w->found.rows[i].kind, changes) < 0)
+                return err_nomem(err, "workspace");
+        changes->truncated |= w->found.is_cut;
+    }
     return 0;
 }
 
@@ -141,6 +168,8 @@ void protect_watch_free(struct protect_watch *watch)
     while (watch) {
         struct protect_watch *next = watch->next;
         util_close(&watch->fd);
+        protect_places_done(&watch->places);
+        protect_found_done(&watch->found);
         free(watch->folder);
         free(watch);
         watch = next;

@@ -71,6 +71,28 @@ def test_a_policy_moved_by_a_guest_is_refused(full, shared, home):
     assert effective(shared, home)[0] == 78
 
 
+@pytest.mark.parametrize("evade", ["", "touch work/x; rm work/x"])
+def test_a_folder_moved_by_a_guest_does_not_take_its_policy_along(full, shared, home, evade):
+    """The file itself is unchanged; where it is now nobody put it."""
+    for name, seconds in (("lenient", 77), ("kept", 55)):
+        (shared / name / "in").mkdir(parents=True)
+        (shared / name / "in" / "cordon.toml").write_text(POLICY % seconds)
+        for folder in (shared / name, shared / name / "in"):
+            os.chmod(folder, 0o755)
+    time.sleep(0.05)
+    r = in_guest(shared, home, f"touch kept/in/x lenient/y; mv lenient work; {evade}")
+    told = [c["path"] for c in r.result["changed_files"]]
+    assert told == [f"{shared}/work/in/cordon.toml"], str(r)
+    os.chmod(shared, 0o755)
+    status, limit, said = effective(shared / "work/in", home)
+    assert status == 78 and limit is None and "cordon.toml" in said
+    # the twin: a folder the guest worked in and left in its place
+    assert effective(shared / "kept/in", home)[:2] == (0, "55s")
+    # the caller's own word
+    os.utime(shared / "work/in/cordon.toml")
+    assert effective(shared / "work/in", home)[:2] == (0, "77s")
+
+
 @pytest.mark.parametrize("chain", [False, True])
 def test_a_guests_link_to_an_older_policy_is_refused(full, shared, home, chain):
     """What it leads to was the caller's before any guest: that it counts here is the guest's word."""

@@ -387,6 +387,29 @@ def test_protected_paths_in_a_writable_tree_are_flagged(project, path):
         assert [c["path"] for c in r.result["changed_files"]] == [str(project / flagged[0])]
 
 
+@pytest.mark.parametrize("path", ["sub/.git/hooks/pre-commit", "a/b/.vscode/tasks.json", "a/cordon.toml", "a/b/c/.GitHub/workflows/x.yml",
+                                  "sub/deep/.envrc"])
+def test_protected_paths_further_down_are_flagged(project, path):
+    for folder in ("a/b/c", "sub/.git/hooks", "sub/deep"):
+        os.makedirs(project / folder)
+    (project / "sub/.git/hooks/old").write_text("x")
+    (project / "a/b/.envrc").write_text("x")
+    time.sleep(0.05)
+    r = run("--workspace", f"{project}:rw", "--", "/bin/sh", "-c", "echo y > plain; mkdir -p a/new; echo z > sub/.git/index; cat a/b/.envrc")
+    assert r.verdict == "ok" and r.result["changed_files"] == [], str(r)
+    for grant, script in ((("--workspace", f"{project}:rw"), "cd /workspace"), (("--allow-write", project), f"cd {project}")):
+        r = run(*grant, "--", "/bin/sh", "-c", f"{script}; mkdir -p \"$(dirname '{path}')\"; echo x >> '{path}'")
+        flagged = [c["path"].removeprefix(f"{project}/") for c in r.result["changed_files"] if c["protected"]]
+        assert len(flagged) == 1 and path.startswith(flagged[0]) and "/" in flagged[0], str(r)
+
+
+def test_a_folder_that_is_renamed_flags_what_is_new_in_it(project):
+    """The way a hook gets there does not matter."""
+    r = run("--workspace", f"{project}:rw", "--", "/bin/sh", "-c", "mkdir -p x/hooks x/y; echo h > x/hooks/post-checkout; mv x sub/.git")
+    assert [(c["path"], c["kind"]) for c in r.result["changed_files"]] in (
+        [("sub/.git/hooks", "added")], [("sub/.git/hooks", "modified")]), str(r)
+
+
 def test_gc_removes_what_a_killed_apply_left(full, tmp_path):
     """Only where a kept workspace would write: a file of that name elsewhere is somebody's own."""
     tree = tmp_path / "tree"
