@@ -70,6 +70,8 @@ struct guest {
     int stdio[3]; /* our ends: write to 0, read from 1 and 2; -1 when closed */
     pid_t pid;    /* host's view of the guest's first process of ours; 0 when there is none */
     struct netclient *net; /* its broker, NULL: none; belongs to who supervises the guest */
+    bool is_last; /* the caller ends after it, and calls settle before: finish need not wait for
+                     the kernel to take the namespaces of a guest without processes apart */
     void *priv;
 };
 
@@ -100,6 +102,8 @@ struct backend {
     /* After that: collects the outcome, removes every trace, closes the descriptors. */
     void (*finish)(struct guest *guest, struct backend_outcome *ret_outcome,
                    struct cordon_err *err);
+    /* What finish left to do for a last guest. May be NULL. */
+    void (*settle)(void);
 };
 
 extern const struct backend backend_native;

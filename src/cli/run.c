@@ -71,6 +71,7 @@ static void cli_done(struct run_cli *c)
     if (c->stdin_fd > 2)
         util_close(&c->stdin_fd);
     loop_done(&c->loop);
+    run_settle(); /* last: until here the kernel took the guest's namespaces apart beside us */
 }
 
 static void cli_on_done(struct run_job *job)
@@ -278,6 +279,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
         .sinks = {c->json ? -1 : 1, c->json ? -1 : 2},
         .keep_output = kept,
         .keep_escapes = c->is_interactive,
+        .is_last = !c->in,
         .stdin_fd = c->stdin_fd,
         .on_network = cli_on_network,
     };

@@ -205,6 +205,11 @@ void run_cancel(struct run_job *job)
     run_continue(job, &err);
 }
 
+void run_settle(void)
+{
+    backend_native.settle();
+}
+
 void run_done(struct run_job *job)
 {
     if (job->running)

@@ -77,5 +77,7 @@ int run_place(const struct policy *policy, struct host *host, struct cordon_err 
 int run_start(struct run_job *job, struct cordon_err *err);
 void run_cancel(struct run_job *job);
 void run_done(struct run_job *job);
+/* Before the end of a process whose jobs had options.is_last. */
+void run_settle(void);
 
 #endif

@@ -160,6 +160,7 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
         supervise_watch_stop(s);
         return -1;
     }
+    s->guest.is_last = options->is_last;
     if (options->on_start)
         options->on_start(options->data, &s->guest);
     if (supervise_watches(s, err) < 0) {

@@ -34,6 +34,7 @@ struct supervise_options {
     int sinks[2];      /* where stdout and stderr are passed on live, -1: nowhere */
     bool keep_output;  /* keep it for the result */
     bool keep_escapes; /* terminal control passes to a sink that is a terminal */
+    bool is_last;      /* see struct guest */
     int stdin_fd;      /* source of the guest's stdin, -1: none or stdin_data */
     const char *stdin_data;
     size_t stdin_len;

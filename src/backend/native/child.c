@@ -104,6 +104,22 @@ void native_child_wait(struct native_child *c)
  * guest's own unprivileged id. Bare system calls: the C library's wrappers talk to threads this
  * process does not have. setresuid does not take the namespace's capabilities away because the
  * namespace has no uid 0. */
+void native_child_take_ids(struct native_child *c)
+{
+    long r = c->plan->own_host_ids ? raw_call(SYS_setgroups, 0, NULL) : 0;
+    if (r < 0)
+        native_child_fail(c, "ids", (int)-r, "setgroups");
+    r = raw_call(SYS_setresgid, PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID);
+    if (r < 0)
+        native_child_fail(c, "ids", (int)-r, "setresgid");
+    r = raw_call(SYS_setresuid, PLAN_GUEST_UID, PLAN_GUEST_UID, PLAN_GUEST_UID);
+    if (r < 0)
+        native_child_fail(c, "ids", (int)-r, "setresuid");
+    /* setresuid made our memory non-dumpable, which hands /proc/self to an unmapped owner: it must
+     * be ours while we write there, and is taken away again before the guest exists. */
+    raw_call(SYS_prctl, PR_SET_DUMPABLE, 1);
+}
+
 static void child_become_guest(struct native_child *c)
 {
     /* the supervisor is not dumpable and neither is its copy: /proc/self must be ours to write */
@@ -112,15 +128,7 @@ static void child_become_guest(struct native_child *c)
         native_child_wait(c);
     else if (native_map_self(c->plan) < 0)
         native_child_fail(c, "ids", errno, "id map");
-    if (c->plan->own_host_ids && syscall(SYS_setgroups, 0, NULL) < 0)
-        native_child_fail(c, "ids", errno, "setgroups");
-    if (syscall(SYS_setresgid, PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID) < 0)
-        native_child_fail(c, "ids", errno, "setresgid");
-    if (syscall(SYS_setresuid, PLAN_GUEST_UID, PLAN_GUEST_UID, PLAN_GUEST_UID) < 0)
-        native_child_fail(c, "ids", errno, "setresuid");
-    /* setresuid made us non-dumpable, which hands /proc/self to an unmapped owner: it must be ours
-     * while we write there, and is taken away again before the guest exists. */
-    prctl(PR_SET_DUMPABLE, 1);
+    native_child_take_ids(c);
     /* the parent-death signal is cleared by setresuid, so it is set after it; the lifeline pipe
      * covers a supervisor that died before this line */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -354,13 +362,15 @@ static void child_hide(struct native_child *c)
 }
 
 /* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
- * as much as all of our mounts, and fences itself as soon as the places of the root are known. It
- * is let go when nothing of the host is left in reach. */
+ * as much as all of our mounts, beginning before the ids are mapped, and fences itself as soon as
+ * the places of the root are known. It is let go when nothing of the host is left in reach. */
 static _Noreturn void child_main_beside(struct native_child *c)
 {
     static struct native_guest guest;
     guest = (struct native_guest){.child = c, .fence_fd = -1};
     native_guest_begin(&guest);
+    child_become_guest(c);
+    native_guest_step(&guest, NATIVE_IDS_MAPPED);
     guest.root_fd = native_root_make(c);
     guest.fence_fd = native_fence_make(c, guest.root_fd);
     native_guest_step(&guest, NATIVE_ROOT_MADE);
@@ -389,6 +399,7 @@ static _Noreturn void child_main_after(struct native_child *c)
 {
     const struct plan *p = c->plan;
     struct native_netns net;
+    child_become_guest(c);
     if (!p->host_network)
         native_netns_begin(c, &net);
     native_root_build(c);
@@ -417,9 +428,7 @@ static _Noreturn void child_main_after(struct native_child *c)
 _Noreturn void native_child_main(struct native_child *c)
 {
     native_child_begin(c);
-    child_become_guest(c);
-
-    native_drop_bounding_set(c);
+    native_drop_bounding_set(c); /* once for both processes */
     if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
         native_child_fail(c, "hostname", errno, "sethostname");
     /* a guest with a way out needs a helper of its own for it (netns_gate.c) */

@@ -196,22 +196,21 @@ static int guest_exec(const struct plan *p, const char *path, void *unused)
     return (int)-raw_call(SYS_execve, path, p->argv, p->env);
 }
 
-/* The last capability goes, the walls close. Only the guest is fenced, pid 1 is not: the kernel
+/* The last capability goes, the fence closes. Only the guest is fenced, pid 1 is not: the kernel
  * then also refuses it to trace or signal anything outside its own domain, pid 1 included. */
-static void guest_close(struct native_guest *g)
+static void guest_fence(struct native_guest *g)
 {
     struct native_child *c = g->child;
     const struct plan *p = c->plan;
     if (p->tier == TIER_FULL)
         native_drop_last_capability(c);
-    /* before Landlock and the filter, which would refuse the file */
+    /* before Landlock, which would refuse the file */
     if (p->apparmor)
         guest_check(c, native_fence_apparmor(p->apparmor), "apparmor", p->apparmor);
     if (p->tier == TIER_LANDLOCK)
         native_keeper_guest(g);
     if (g->fence_fd >= 0)
         guest_check(c, raw_call(446, g->fence_fd, 0), "landlock", "restrict_self");
-    guest_seal(c);
 }
 
 /* No execve takes away what the guest must not have: the status page, pid 1's descriptors (of
@@ -295,7 +294,8 @@ static int guest_main_after(void *arg)
     guest_groups(g->child);
     if (g->child->plan->own_kernel)
         guest_leave_root(g->child);
-    guest_close(g);
+    guest_fence(g);
+    guest_seal(g->child);
     guest_start(g);
 }
 
@@ -331,16 +331,18 @@ pid_t native_guest_clone(struct native_guest *g)
 /* ---- beside pid 1 ---- */
 
 /* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs
- * on one boot apart. The execve enters the namespace, so the offsets are written before it. */
-static void guest_clocks(struct native_guest *g)
+ * on one boot apart. The execve enters the namespace, so the offsets are written before it.
+ * dir_fd: where a proc/ is; that of the host does as well, if it shows us. */
+static long guest_clocks(struct native_guest *g, int dir_fd, const char *path)
 {
     struct native_child *c = g->child;
     char text[96];
+    long fd = raw_call(SYS_openat, dir_fd, path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fd;
     native_clock_text(c, text, sizeof(text));
-    long fd = raw_call(SYS_openat, g->root_fd, "proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
-    guest_check(c, fd, "time namespace", "open");
     guest_check(c, raw_call(SYS_write, fd, text, strlen(text)), "time namespace", "write");
-    raw_call(SYS_close, fd);
+    return raw_call(SYS_close, fd);
 }
 
 static void guest_receive_groups(struct native_child *c)
@@ -372,24 +374,34 @@ static int guest_main_beside(void *arg)
         guest_check(c, raw_call(SYS_unshare, spaces), "network namespace", "unshare");
     if (!p->host_network)
         guest_check(c, native_netns_loopback_up(), "network namespace", "lo");
+    guest_wait(&g->step, NATIVE_IDS_MAPPED);
+    native_child_take_ids(c);
     guest_tell(&g->done, NATIVE_SPACES_MADE);
 
+    bool has_clocks = !p->time_ns || guest_clocks(g, AT_FDCWD, "/proc/self/timens_offsets") == 0;
+    native_child_plain_manners(c);
+    if (has_clocks)
+        guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
     guest_session(c);
     guest_reset_signals();
-    native_child_plain_manners(c);
     native_child_leave_keyring(c);
     raw_call(SYS_umask, 022);
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SYS_TIME);
-
-    guest_wait(&g->step, NATIVE_ROOT_MADE);
-    if (p->time_ns)
-        guest_clocks(g);
-    guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
     guest_receive_groups(c);
-    guest_limits(c);
     native_fence_cores(c);
     guest_groups(c);
-    guest_close(g);
+    /* The kernel translates a filter for a fifth of a millisecond: here, while pid 1 is still busy
+     * with the root. What follows is nothing that it refuses or would ask pid 1 about. */
+    guest_seal(c);
+
+    guest_wait(&g->step, NATIVE_ROOT_MADE);
+    if (!has_clocks) {
+        guest_check(c, guest_clocks(g, g->root_fd, "proc/self/timens_offsets"), "time namespace",
+                    "open");
+        guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
+    }
+    guest_limits(c); /* not before the descriptors above: it may allow fewer than pid 1 has */
+    guest_fence(g);
 
     guest_wait(&g->step, NATIVE_ROOT_ENTERED);
     guest_check(c, raw_call(SYS_chdir, p->cwd), "working directory", p->cwd);
@@ -413,7 +425,8 @@ static int guest_main_parked(void *arg)
     guest_unblock_signals(); /* the spawner ignores and catches none */
     native_fence_cores(c);
     guest_groups(c);
-    guest_close(g);
+    guest_fence(g);
+    guest_seal(c);
     guest_tell(&g->done, NATIVE_FENCED);
     /* behind the filter: whatever it refuses would wait for pid 1, which waits for us */
     guest_wait(&g->step, NATIVE_ROOT_ENTERED);

@@ -490,16 +490,22 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
     }
 }
 
+static int finish_reap(pid_t pid, struct rusage *ru)
+{
+    int wstatus = 0;
+    while (wait4(pid, &wstatus, __WALL, ru) < 0 && errno == EINTR)
+        ;
+    return wstatus;
+}
+
 static void finish_wait(struct guest *g, struct rusage *ru)
 {
     struct native *n = g->priv;
-    int wstatus = 0;
     if (n->warm) {
         warm_wait(n->warm, ru);
         return;
     }
-    while (wait4(g->pid, &wstatus, __WALL, ru) < 0 && errno == EINTR)
-        ;
+    int wstatus = finish_reap(g->pid, ru);
     /* a keeper that was killed could not take the guest along */
     if (g->plan->tier == TIER_LANDLOCK && WIFSIGNALED(wstatus)) {
         if (n->cgroup)
@@ -518,10 +524,38 @@ static int native_lingers(struct guest *g)
     return n->status->all_dead || poll(&p, 1, 0) != 0 ? -1 : n->pidfd;
 }
 
+/* The last guest of this process, of which only pid 1 is left, on its way out. Its plan may be
+ * gone.
+ */
+static struct native *unsettled;
+static pid_t unsettled_pid;
+
+static void native_settle(void)
+{
+    if (!unsettled)
+        return;
+    finish_reap(unsettled_pid, NULL);
+    native_free(TAKE_PTR(unsettled));
+}
+
+/* Who looks into the guest's layer or folder next must find it at rest. */
+static bool finish_may_wait(const struct guest *g)
+{
+    const struct plan *p = g->plan;
+    const struct native *n = g->priv;
+    if (!g->is_last || p->tier != TIER_FULL || n->warm || p->oci || p->hands_back_cwd)
+        return false;
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == PLAN_OP_OVERLAY)
+            return false;
+    return true;
+}
+
 static void native_finish(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
 {
     struct native *n = g->priv;
     struct rusage ru = {0};
+    native_settle();
     /* With every process of the guest reaped, the numbers are final and the groups empty: they go
      * while the kernel takes pid 1's namespaces apart. Otherwise pid 1 comes first. */
     bool early = n->status->all_dead != 0;
@@ -547,13 +581,19 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
         n->cgroup = NULL;
     if (n->cgroup)
         cgroup_remove_v1(n->cgroup);
-    /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it */
-    if (early && (!n->warm || (n->cgroup && cgroup_clone_fd(n->cgroup) >= 0)))
-        finish_wait(g, &ru);
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
     util_close(&g->event_fd);
-    native_free(n);
+    if (early && finish_may_wait(g)) {
+        unsettled = n;
+        unsettled_pid = g->pid;
+    } else {
+        /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it
+         */
+        if (early && (!n->warm || (n->cgroup && cgroup_clone_fd(n->cgroup) >= 0)))
+            finish_wait(g, &ru);
+        native_free(n);
+    }
     g->priv = NULL;
 }
 
@@ -568,4 +608,5 @@ const struct backend backend_native = {
     .pause = native_pause,
     .lingers = native_lingers,
     .finish = native_finish,
+    .settle = native_settle,
 };

@@ -128,6 +128,8 @@ void native_child_plain_manners(struct native_child *c);
 /* Puts the plan's files into the working directory. */
 void native_child_copy_files(struct native_child *c);
 void native_child_leave_keyring(struct native_child *c);
+/* The ids of the guest, when they are mapped. Bare calls. */
+void native_child_take_ids(struct native_child *c);
 /* Waits for the supervisor's word: the ids are mapped. */
 void native_child_wait(struct native_child *c);
 /* Our own CPU time so far goes on the status page: it is not the guest's. */
@@ -199,14 +201,15 @@ struct native_guest {
 };
 
 enum native_done {
-    NATIVE_SPACES_MADE = 1, /* network and time */
+    NATIVE_SPACES_MADE = 1, /* network and time; it has the guest's ids */
     NATIVE_OWN_PROC_DONE,
     NATIVE_FENCED, /* of a prepared guest: it waits for its order */
 };
 
 enum native_step {
-    NATIVE_ROOT_MADE = 1, /* root_fd, fence_fd */
-    NATIVE_ROOT_ENTERED,  /* nothing of the host is left in reach, pid 1 has no rights left */
+    NATIVE_IDS_MAPPED = 1,
+    NATIVE_ROOT_MADE,    /* root_fd, fence_fd */
+    NATIVE_ROOT_ENTERED, /* nothing of the host is left in reach, pid 1 has no rights left */
 };
 
 /* Blocks SIGCHLD (and, with all, every other signal) and gives the descriptor that tells of it:
