@@ -155,6 +155,16 @@ static int plan_env(struct plan *p, const struct policy *policy, const char *hom
     return 0;
 }
 
+/* One process is the limit and no group counts: the filter holds it. gVisor's kernel is asked,
+ * which would be too late for a first fork. */
+static bool plan_is_alone(const struct plan *p)
+{
+    if (p->own_kernel)
+        return p->oci->look.processes == 1;
+    bool gvisor = p->container.runtime && str_eq(p->container.runtime, "runsc");
+    return p->limits.processes == 1 && (!p->by_group.pids || gvisor);
+}
+
 static int plan_filters(struct plan *p, const struct policy *policy, const struct host *host,
                         struct cordon_err *err)
 {
@@ -162,7 +172,7 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
     o->notify = p->tier == TIER_FULL || p->landlock_abi >= 1;
     o->refuse_memfd = p->limits.memory_bytes && !p->by_group.memory && !p->own_kernel;
     o->refuse_affinity = p->cores != 0;
-    o->refuse_fork = p->limits.processes == 1 && !p->by_group.pids;
+    o->refuse_fork = plan_is_alone(p);
     if (p->limits.memory_bytes)
         o->map_limit = plan_map_limit(p, host);
     /* SysV segments outlive their mappings, where neither rlimits nor sampling see them */

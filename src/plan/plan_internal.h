@@ -18,8 +18,6 @@ int plan_full_op(struct plan *p, enum plan_op_kind kind, const char *src, const 
                  unsigned flags);
 /* plan_oci.c: the bundle, made of the finished operations */
 int plan_oci(struct plan *p, const struct plan_request *req, struct cordon_err *err);
-/* Refuses a number of processes that gVisor cannot hold. */
-int plan_gvisor_processes(const struct plan *p, struct cordon_err *err);
 /* plan_rootfs.c: an image in the place of the host's runtime */
 int plan_rootfs(struct plan *p, const char *top, struct cordon_err *err);
 /* plan_landlock.c: the fences of tier landlock, and what it must refuse */

@@ -105,22 +105,12 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
 
 /* gVisor counts and spends for itself: its kernel is made of ordinary processes that live inside
  * the same limits. Memory below what it takes to start is refused. Processes are held by pid 1,
- * which asks that kernel, and outside by a bound on its own tasks, which is coarse; as a burst
- * between two looks is not seen, a small number is refused as well. */
+ * which asks that kernel, and outside by a bound on its own tasks, which is coarse; one process
+ * alone by the filter. */
 #define GVISOR_MEMORY (UINT64_C(64) << 20)
 /* a runtime that was never loaded before, on a busy machine */
 #define OCI_SETUP_NS (UINT64_C(60) * 1000000000)
-#define GVISOR_PROCESSES 32u
 #define GVISOR_TASKS(processes) ((processes)*8u + 1024u)
-
-int plan_gvisor_processes(const struct plan *p, struct cordon_err *err)
-{
-    if (!p->limits.processes || p->limits.processes >= GVISOR_PROCESSES)
-        return 0;
-    err_set(err, CORDON_ERR_HOST, "plan", 0,
-            "processes: fewer than %u cannot be held exactly under gVisor", GVISOR_PROCESSES);
-    return err_hint(err, "raise it, or use another backend");
-}
 
 static int oci_gvisor_limits(struct plan *p, struct plan_oci *o, struct cordon_err *err)
 {
@@ -130,8 +120,6 @@ static int oci_gvisor_limits(struct plan *p, struct plan_oci *o, struct cordon_e
                 "memory_limit: gVisor's own kernel needs 64M of it");
         return err_hint(err, "raise it, or use another backend");
     }
-    if (plan_gvisor_processes(p, err) < 0)
-        return -1;
     o->look.memory_bytes = p->by_group.memory ? 0 : l->memory_bytes;
     o->look.processes = l->processes;
     /* whole cores are given by affinity */

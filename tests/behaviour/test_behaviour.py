@@ -162,15 +162,21 @@ def test_cpu_time(wall):
     assert twin.verdict == "ok", twin
 
 
-@pytest.mark.refused("runsc", "gvisor")
-def test_one_process(wall, request):
+def test_one_process(wall):
     """`--processes 1` means no fork"""
     got = wall.run("--processes", "1", "--", "python3", "-c", "import os; os.fork(); print(1)")
-    if refusing(wall, request):
-        assert got.code == 69, got
-        return
-    assert got.verdict in ("process_limit", "nonzero_exit"), got
+    assert got.verdict in ("process_limit", "nonzero_exit") and not got.out, got
     assert wall.run("--processes", "1", "--", "/bin/true").verdict == "ok"
+
+
+def test_few_processes(wall):
+    """a small number of processes holds too"""
+    code = ("import os, time\nfor i in range(%d):\n try:\n  if os.fork() == 0: time.sleep(3); os._exit(0)\n"
+            " except OSError: os._exit(7)\nprint('all')")
+    got = wall.run("--processes", "4", "--time-limit", "60s", "--", "python3", "-c", code % 12)
+    assert got.verdict == "process_limit" and "all" not in got.out, got
+    twin = wall.run("--processes", "4", "--time-limit", "60s", "--", "python3", "-c", code % 3)
+    assert twin.out == "all\n", twin
 
 
 def test_output(wall):
