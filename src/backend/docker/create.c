@@ -218,6 +218,11 @@ int create_body(const struct request *r, const char *init_path, const struct bin
     jsonw_str(&j, "WorkingDir", "/");
     create_one(&j, "Entrypoint", INIT_PATH);
     create_one(&j, "Cmd", NULL);
+    /* an engine that stops its containers ends the run; a guest that died of its SIGTERM would look
+     * like one that died by itself */
+    char stop[16];
+    snprintf(stop, sizeof(stop), "%d", INIT_END_SIGNAL);
+    jsonw_str(&j, "StopSignal", stop);
     jsonw_open(&j, "Healthcheck", '{');
     create_one(&j, "Test", "NONE");
     jsonw_close(&j, '}');

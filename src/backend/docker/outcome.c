@@ -110,7 +110,13 @@ void outcome_fill(struct session *s, struct helper_message *m)
         o->disk_hit = true;
     else if (r->kind == INIT_FILES)
         o->files_hit = true;
-    else if (r->kind == INIT_FAILED) {
+    else if (r->kind == INIT_ENDED && !s->killed) {
+        m->type = HELPER_FAILED;
+        err_set(&m->err, CORDON_ERR_INTERNAL, "docker", 0,
+                "the container was stopped from outside: the engine stops or restarts, or somebody "
+                "told it to");
+        return;
+    } else if (r->kind == INIT_FAILED) {
         outcome_failed(r, m);
         return;
     }
