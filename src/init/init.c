@@ -68,7 +68,7 @@ void init_write(const void *data, size_t len)
     }
 }
 
-static void init_report(struct init *in, const uint8_t *secret)
+void init_report(struct init *in, const uint8_t *secret)
 {
     char message[INIT_SECRET + sizeof(in->report)];
     memcpy(message, secret, INIT_SECRET);
@@ -311,32 +311,6 @@ static _Noreturn void init_watch(struct init *in)
     }
 }
 
-/* Nothing of its own to run: reaps, and keeps the container until its standard input ends. */
-static _Noreturn void init_hold(struct init *in)
-{
-    in->report.kind = INIT_STARTED;
-    init_report(in, in->order->start_secret);
-    for (;;) {
-        struct signalfd_siginfo info;
-        while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
-            ;
-        struct pollfd fds[2] = {{.fd = in->signal_fd, .events = POLLIN},
-                                {.fd = 0, .events = POLLIN}};
-        poll(fds, 2, -1);
-        char drop;
-        if (fds[1].revents && read(0, &drop, 1) <= 0)
-            _exit(0);
-        while (read(in->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-            if (info.ssi_pid != 0)
-                continue;
-            if (info.ssi_signo == INIT_END_SIGNAL)
-                _exit(0);
-            if (info.ssi_signo == INIT_CLEAR_SIGNAL)
-                kill(-1, SIGKILL);
-        }
-    }
-}
-
 int main(void)
 {
     static struct init in;
@@ -346,6 +320,11 @@ int main(void)
     sigprocmask(SIG_BLOCK, &all, NULL);
     order_take(&in);
     guard_raise(&in);
+    if (in.order->n_argv == 0) {
+        hold_container(&in, &all); /* what comes back is a command's own pid 1 */
+        memset(&in, 0, sizeof(in));
+        order_take(&in);
+    }
     in.shared =
         mmap(NULL, sizeof(*in.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (in.shared == MAP_FAILED)
@@ -363,7 +342,7 @@ int main(void)
     if (in.signal_fd < 0)
         init_fail(&in, "signals", errno);
     if (in.order->n_argv == 0)
-        init_hold(&in);
+        init_fail(&in, "order", EINVAL);
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); /* pid 1 is one anyway */
     usage_open();
     in.report.user_ns = init_has_user_ns();

@@ -19,6 +19,11 @@
 #define INIT_STAGE_FOREIGN "foreign files"
 #define INIT_STAGE_GUARD "internal addresses"
 #define INIT_PATH "/.cordon-init" /* where it appears in a container */
+/* Folder with a socket on which one that holds is told of commands: SOCK_SEQPACKET, each message
+ * with a socket of the command's own. The first answer on that are the ends of its three streams,
+ * which belong to the guest's user; its end is the end of the command's pid 1. */
+#define INIT_CHANNEL_DIR "/.cordon-channel"
+#define INIT_CHANNEL_NAME "s"
 
 /* Followed by: rlimits, filter, quiet filter, then strings with their NULs (working directory,
  * command and its arguments, environment), then the files (name with NUL, length in 8 bytes,

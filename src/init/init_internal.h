@@ -2,6 +2,7 @@
 #ifndef INIT_INTERNAL_H
 #define INIT_INTERNAL_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -65,6 +66,9 @@ void guard_settle(struct init *in);
 void send_files(int dir_fd);
 /* init.c */
 void init_write(const void *data, size_t len);
+void init_report(struct init *in, const uint8_t *secret);
+/* hold.c: keeps a container; returns in the process of a command, which has its order to take. */
+void hold_container(struct init *in, const sigset_t *all);
 
 /* guest.c: the guest's process from the clone to its execve. */
 _Noreturn void guest_run(struct init *in);

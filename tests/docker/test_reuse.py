@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from cordon import Sandbox
+from cordon import Sandbox, SandboxError
 
 
 @pytest.fixture
@@ -61,6 +61,54 @@ def test_busy_and_other_requests_have_their_own(warm):
     run.cancel()
     assert run.wait().verdict == "cancelled"
     assert _sh(warm, "ps -e -o comm= | grep -c sleep; true").stdout == "0\n"
+
+
+def test_streams_and_files(warm, folder):
+    data = os.urandom(2_000_000)
+    run = _sh(warm, "cat; echo err >&2; exit 9", stdin=data)
+    assert run.stdout_bytes == len(data) and run.stderr == "err\n" and run.exit_code == 9
+    assert _sh(warm, "exec 0<&-; sleep 0.2; echo alive", stdin=data).stdout == "alive\n"
+    assert _sh(warm, "readlink /proc/self/fd/0 /proc/self/fd/1 | cut -d: -f1 | sort -u; ls /proc/self/fd | tr '\\n' ' '").stdout == (
+        "pipe\n0 1 2 3 ")
+    assert _sh(warm, "cat /dev/stdin; echo to >/dev/stdout", stdin=b"from\n").stdout == "from\nto\n"
+
+
+def test_a_hostile_command(warm):
+    """It ends its own pid 1, looks for the way its streams came by, and leaves processes: nothing stays."""
+    began = time.monotonic()
+    with pytest.raises(SandboxError, match="ended unexpectedly"):
+        warm.run_command(["bash", "-c", "(setsid sleep 300 &) ; (setsid sleep 301 &); (setsid yes &); sleep 0.2; kill -9 $PPID; sleep 50"])
+    assert time.monotonic() - began < 15
+    end = time.monotonic() + 20
+    while _sh(warm, "ps -e -o comm= | grep -cE 'sleep|yes'; true").stdout != "0\n":
+        assert time.monotonic() < end, "processes outlived their command"
+    assert _sh(warm, "ls -A /.cordon-channel; ls /proc/1/fd 2>/dev/null; touch /.cordon-channel/x").stdout == ""
+    run = _sh(warm, "kill -9 1; kill -63 1; kill -64 1; kill -STOP 1; echo $?")
+    assert run.exit_code == 0 and _sh(warm, "echo alive").stdout == "alive\n"
+
+
+def test_without_the_short_way(engine, monkeypatch):
+    """No place for its socket: commands go through the engine."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    with Sandbox(timeout=20, backend="docker", reuse=True) as sandbox:
+        end = time.monotonic() + 40
+        while "reuse" not in (run := sandbox.run_command(["sh", "-c", "ls -d /.cordon-channel 2>/dev/null; cat"],
+                                                         stdin=b"in")).enforcement["layers"]:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        assert run.stdout == "in"
+        with pytest.raises(SandboxError, match="ended unexpectedly"):
+            sandbox.run_command(["sh", "-c", "(setsid sleep 300 &) ; sleep 0.2; kill -9 $PPID; sleep 5"])
+        end = time.monotonic() + 20
+        while sandbox.run_command(["sh", "-c", "ps -e -o comm= | grep -c sleep; true"]).stdout != "0\n":
+            assert time.monotonic() < end, "processes outlived their command"
+    engine.wait_for(0)
+
+
+def test_nothing_stays_in_the_cache(warm):
+    left = [name for name in os.listdir(os.path.join(os.environ["XDG_CACHE_HOME"], "cordon")) if name.startswith("hold-")]
+    assert left == []
 
 
 def test_supervisor_is_killed(engine):

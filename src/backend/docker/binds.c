@@ -102,21 +102,27 @@ static int accounts_write(const char *dir, const char *name, const char *text)
     return 0;
 }
 
+int binds_cache(char *ret, size_t size)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = cache && cache[0] == '/' ? snprintf(ret, size, "%s", cache)
+            : home && home[0] == '/' ? snprintf(ret, size, "%s/.cache", home)
+                                     : -1;
+    if (n < 0 || (size_t)n >= size - 80)
+        return -1;
+    (void)mkdir(ret, 0755);
+    strcpy(ret + n, "/cordon");
+    return mkdir(ret, 0755) < 0 && errno != EEXIST ? -1 : 0;
+}
+
 /* Two small files per user, kept in the cache: their text depends on the uid alone. Where they
  * cannot be made the guest has no name, which breaks little. */
 static void binds_accounts(struct binds *b, struct request *r)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     char dir[PATH_MAX], text[512];
-    int n = cache && cache[0] == '/' ? snprintf(dir, sizeof(dir), "%s", cache)
-            : home && home[0] == '/' ? snprintf(dir, sizeof(dir), "%s/.cache", home)
-                                     : -1;
-    if (n < 0 || (size_t)n >= sizeof(dir) - 80)
+    if (binds_cache(dir, sizeof(dir)) < 0)
         return;
-    (void)mkdir(dir, 0755);
-    n += sprintf(dir + n, "/cordon");
-    (void)mkdir(dir, 0755);
-    sprintf(dir + n, "/accounts-%u-%u", (unsigned)b->uid, (unsigned)b->gid);
+    sprintf(dir + strlen(dir), "/accounts-%u-%u", (unsigned)b->uid, (unsigned)b->gid);
     (void)mkdir(dir, 0755);
     snprintf(text, sizeof(text),
              "root:x:0:0:root:/root:/usr/sbin/nologin\n"

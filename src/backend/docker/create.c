@@ -75,6 +75,8 @@ static void create_mounts(struct jsonw *j, const struct request *r, const char *
     _cleanup_buf_ struct buf path = BUF_INIT(8192);
     jsonw_open(j, "Mounts", '[');
     create_bind(j, init_path, "", INIT_PATH, false, &path);
+    if (b->channel)
+        create_bind(j, b->channel, "", INIT_CHANNEL_DIR, false, &path);
     static const char *const accounts[] = {"passwd", "group"};
     for (size_t i = 0; b->accounts && i < ARRAY_SIZE(accounts); i++) {
         char target[32];

@@ -23,18 +23,18 @@
 #define SESSION_PATIENCE_NS (300 * UINT64_C(1000000)) /* for pid 1 to end everything by itself */
 #define SESSION_END_NS (30 * UINT64_C(1000000000))    /* after a kill the engine may take so long */
 
-static void session_say(struct helper_message *m)
+static void session_say(struct helper_message *m, int fd)
 {
     union helper_rights rights = {0};
     struct iovec iov = {m, sizeof(*m)};
     struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     m->magic = HELPER_MAGIC;
-    if (m->type == HELPER_DONE && m->outcome.cwd_fd >= 0) {
+    if (fd >= 0) {
         msg.msg_control = rights.space;
         msg.msg_controllen = sizeof(rights.space);
         struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
         *cmsg = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-        memcpy(CMSG_DATA(cmsg), &m->outcome.cwd_fd, sizeof(int));
+        memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
     }
     while (sendmsg(HELPER_CONTROL_FD, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR)
         ;
@@ -43,7 +43,7 @@ static void session_say(struct helper_message *m)
 static void session_fail(const struct cordon_err *err)
 {
     struct helper_message m = {.type = HELPER_FAILED, .err = *err};
-    session_say(&m);
+    session_say(&m, -1);
 }
 
 /* What the engine warns of is a limit it will not hold: refused, never weakened. */
@@ -130,7 +130,7 @@ static int session_connect(struct session *s, struct cordon_err *err)
 }
 
 /* A command in a container that is kept. -1: it could not be begun there. */
-static int session_inside(struct session *s, struct cordon_err *err)
+static int session_inside_engine(struct session *s, struct cordon_err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(4096), answer = BUF_INIT(1 << 20);
     char path[160];
@@ -168,6 +168,16 @@ static int session_inside(struct session *s, struct cordon_err *err)
     snprintf(s->id, sizeof(s->id), "%.64s", s->request.inside);
     size_t early = s->attach.in.len - s->attach.in_done;
     return stdio_begin(&s->stdio, s->attach.fd, s->attach.in.data + s->attach.in_done, early);
+}
+
+/* Straight to its pid 1, where there is a way. */
+static int session_inside(struct session *s, struct cordon_err *err)
+{
+    if (channel_begin(&s->stdio) < 0)
+        return session_inside_engine(s, err);
+    s->inside = true;
+    snprintf(s->id, sizeof(s->id), "%.64s", s->request.inside);
+    return 0;
 }
 
 static int session_start(struct session *s, struct cordon_err *err)
@@ -268,20 +278,22 @@ static int session_step(struct session *s, struct cordon_err *err)
 {
     struct pollfd fds[STDIO_FDS + 2];
     stdio_poll(&s->stdio, fds);
-    fds[4] = (struct pollfd){.fd = s->control_open ? HELPER_CONTROL_FD : -1, .events = POLLIN};
-    fds[5] = (struct pollfd){.fd = s->gone || s->inside ? -1 : s->wait.fd, .events = POLLIN};
+    struct pollfd *control = &fds[STDIO_FDS], *wait = control + 1;
+    *control = (struct pollfd){.fd = s->control_open ? HELPER_CONTROL_FD : -1, .events = POLLIN};
+    *wait = (struct pollfd){.fd = s->gone || s->inside ? -1 : s->wait.fd, .events = POLLIN};
     if (poll(fds, ARRAY_SIZE(fds), s->killed ? 50 : -1) < 0)
         return errno == EINTR ? 0 : err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "poll");
     if (stdio_step(&s->stdio, fds) < 0)
         return err_nomem(err, "docker");
     if (s->stdio.started && !s->started_ns) {
         struct helper_message m = {.type = HELPER_STARTED, .time_ns = http_now_ns()};
+        _cleanup_close_ int channel = s->holds ? channel_accept(&s->channel) : -1;
         s->started_ns = m.time_ns;
-        session_say(&m);
+        session_say(&m, channel);
     }
-    if (fds[4].revents)
+    if (control->revents)
         session_listen(s);
-    if (fds[5].revents && session_take_end(s, err) < 0)
+    if (wait->revents && session_take_end(s, err) < 0)
         return -1;
     if (s->inside && s->stdio.attach_ended)
         s->gone = true; /* as far as we are concerned */
@@ -337,6 +349,9 @@ static int session_all(struct session *s, struct cordon_err *err)
     if (binds_prepare(&s->binds, &s->request, err) < 0 || order_guard(s, err) < 0)
         return -1;
     order_user(s, &s->binds);
+    if (s->holds)
+        channel_open(&s->channel);
+    s->binds.channel = s->channel.dir[0] ? s->channel.dir : NULL;
     if (session_create(s, init_path, err) < 0 || session_connect(s, err) < 0 ||
         session_start(s, err) < 0)
         return -1;
@@ -349,6 +364,7 @@ int session_hold(void)
     struct session s = {.attach = HTTP_INIT,
                         .wait = HTTP_INIT,
                         .files = FILES_INIT,
+                        .channel = {.listen_fd = -1},
                         .control_open = true,
                         .holds = true,
                         .exit_code = -1};
@@ -356,6 +372,7 @@ int session_hold(void)
     prctl(PR_SET_DUMPABLE, 0);
     (void)session_all(&s, &err);
     binds_release(&s.binds);
+    channel_hide(&s.channel);
     if (s.id[0] && !s.gone)
         engine_remove(&s.engine, s.id, &drop);
     return 0;
@@ -366,6 +383,7 @@ int session_run(void)
     struct session s = {.attach = HTTP_INIT,
                         .wait = HTTP_INIT,
                         .files = FILES_INIT,
+                        .channel = {.listen_fd = -1},
                         .control_open = true,
                         .exit_code = -1};
     struct cordon_err err = {0}, drop;
@@ -374,12 +392,15 @@ int session_run(void)
     binds_release(&s.binds);
     if (s.id[0] && !s.gone && !s.inside)
         engine_remove(&s.engine, s.id, &drop);
+    if (s.inside && !s.stdio.ended && !s.forced)
+        session_force(
+            &s); /* its own pid 1 is gone without a word: what it watched over may not be */
     if (r < 0) {
         session_fail(&err);
     } else {
         struct helper_message m = {0};
         outcome_fill(&s, &m);
-        session_say(&m);
+        session_say(&m, m.type == HELPER_DONE ? m.outcome.cwd_fd : -1);
     }
     http_close(&s.attach);
     http_close(&s.wait);

@@ -2,6 +2,8 @@
 #ifndef BACKEND_DOCKER_SESSION_H
 #define BACKEND_DOCKER_SESSION_H
 
+#include <limits.h>
+
 #include "backend/docker/binds.h"
 #include "backend/docker/engine.h"
 #include "backend/docker/files.h"
@@ -10,10 +12,17 @@
 #include "backend/helper/helper.h"
 #include "init/init.h"
 
+/* channel.c: see there. */
+struct channel {
+    int listen_fd;
+    char top[PATH_MAX], dir[PATH_MAX + 16]; /* empty: there is none, or it is hidden again */
+};
+
 struct session {
     struct engine engine;
     struct request request;
     struct binds binds;
+    struct channel channel; /* of one that holds */
     char id[72];
     struct http attach; /* raw stream of the container's standard streams */
     struct http wait;   /* answers when the container is gone */
@@ -35,6 +44,14 @@ int order_take(struct session *s, struct cordon_err *err);
 int order_hold(struct session *s, struct cordon_err *err);
 void order_user(struct session *s, const struct binds *binds);
 int order_guard(struct session *s, struct cordon_err *err);
+
+/* channel.c: makes the socket and its folder, or not; takes pid 1's connection, -1: there is none;
+ * removes the folder. channel_begin(): a command's streams to the pid 1 that keeps the container.
+ */
+void channel_open(struct channel *c);
+int channel_accept(struct channel *c);
+void channel_hide(struct channel *c);
+int channel_begin(struct stdio *io);
 
 /* outcome.c: the last message to the supervisor. */
 void outcome_fill(struct session *s, struct helper_message *m);

@@ -10,6 +10,7 @@
 
 #include "base/util.h"
 
+#define STDIO_PIPE_MAX (2u << 20)
 #define STDIO_PENDING_MAX (4 * STDIO_CHUNK) /* read no more while this much waits */
 
 static int out_add(struct stdio_out *o, const char *data, size_t len)
@@ -144,9 +145,21 @@ static int stdio_parse(struct stdio *s, const char *data, size_t len)
     return 0;
 }
 
+int stdio_begin_raw(struct stdio *s, const int fds[static 3], int alive_fd)
+{
+    s->is_raw = true;
+    s->raw_alive = alive_fd;
+    for (int i = 0; i < 2; i++) {
+        s->raw_fds[i] = fds[1 + i];
+        fcntl(s->raw_fds[i], F_SETFL, O_NONBLOCK);
+    }
+    return stdio_begin(s, fds[0], "", 0);
+}
+
 int stdio_begin(struct stdio *s, int attach_fd, const char *early, size_t len)
 {
     s->attach_fd = attach_fd;
+    fcntl(attach_fd, F_SETFL, fcntl(attach_fd, F_GETFL) | O_NONBLOCK);
     s->in = malloc(STDIO_CHUNK);
     for (int i = 0; i < 2; i++)
         s->out[i].pending.max = (size_t)1 << 30;
@@ -168,15 +181,58 @@ void stdio_poll(const struct stdio *s, struct pollfd *fds)
 {
     bool room = s->out[0].pending.len - s->out[0].done < STDIO_PENDING_MAX &&
                 s->out[1].pending.len - s->out[1].done < STDIO_PENDING_MAX;
-    short attach = (short)((room ? POLLIN : 0) | (stdio_has_input(s) ? POLLOUT : 0));
+    short attach = (short)((room && !s->is_raw ? POLLIN : 0) | (stdio_has_input(s) ? POLLOUT : 0));
     fds[0] =
         (struct pollfd){.fd = s->attach_ended || !attach ? -1 : s->attach_fd, .events = attach};
     fds[1] = (struct pollfd){
         .fd = s->in_fd >= 0 && !stdio_has_input(s) && !s->attach_ended ? s->in_fd : -1,
         .events = POLLIN};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         fds[2 + i] =
             (struct pollfd){.fd = out_is_busy(&s->out[i]) ? s->out[i].fd : -1, .events = POLLOUT};
+        fds[4 + i] =
+            (struct pollfd){.fd = s->is_raw && room ? s->raw_fds[i] : -1, .events = POLLIN};
+    }
+    fds[6] = (struct pollfd){.fd = s->is_raw ? s->raw_alive : -1, .events = POLLIN};
+}
+
+/* what looked like the beginning of a report was the guest's own */
+static int stdio_end(struct stdio *s)
+{
+    s->attach_ended = true;
+    if (!s->ended && s->scan.len > 0 && out_add(&s->out[1], s->scan.data, s->scan.len) < 0)
+        return -1;
+    s->scan.len = 0;
+    return 0;
+}
+
+/* 1: there may be more at once. */
+static int stdio_receive_raw(struct stdio *s, int i)
+{
+    char chunk[STDIO_CHUNK];
+    ssize_t n = read(s->raw_fds[i], chunk, sizeof(chunk));
+    if (n > 0)
+        return stdio_take(s, i + 1, chunk, (size_t)n) < 0 ? -1 : 1;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return errno == EINTR;
+    util_close(&s->raw_fds[i]);
+    return 0;
+}
+
+/* The command's pid 1 has ended everything and is gone: what lies in the pipes is all there is. */
+static int stdio_end_raw(struct stdio *s)
+{
+    for (int i = 0; i < 2; i++) {
+        int r = 1; /* no more than a pipe can hold: somebody may still be writing */
+        for (size_t got = 0; s->raw_fds[i] >= 0 && r > 0 && got <= STDIO_PIPE_MAX;
+             got += STDIO_CHUNK)
+            r = stdio_receive_raw(s, i);
+        if (r < 0)
+            return -1;
+        util_close(&s->raw_fds[i]);
+    }
+    util_close(&s->raw_alive);
+    return stdio_end(s);
 }
 
 static int stdio_receive(struct stdio *s)
@@ -185,14 +241,7 @@ static int stdio_receive(struct stdio *s)
     ssize_t n = recv(s->attach_fd, chunk, sizeof(chunk), MSG_DONTWAIT);
     if (n > 0)
         return stdio_parse(s, chunk, (size_t)n);
-    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-        s->attach_ended = true;
-        /* what looked like the beginning of a report was the guest's own */
-        if (!s->ended && s->scan.len > 0 && out_add(&s->out[1], s->scan.data, s->scan.len) < 0)
-            return -1;
-        s->scan.len = 0;
-    }
-    return 0;
+    return n == 0 || (errno != EAGAIN && errno != EINTR) ? stdio_end(s) : 0;
 }
 
 static void stdio_send(struct stdio *s)
@@ -201,7 +250,7 @@ static void stdio_send(struct stdio *s)
         bool order = s->order_done < s->order.len;
         const char *from = order ? s->order.data + s->order_done : s->in + s->in_done;
         size_t len = order ? s->order.len - s->order_done : s->in_len - s->in_done;
-        ssize_t n = send(s->attach_fd, from, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = write(s->attach_fd, from, len); /* SIGPIPE is ignored here */
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
@@ -216,13 +265,21 @@ static void stdio_send(struct stdio *s)
     }
     if (s->in_fd < 0 && !s->in_closed) {
         s->in_closed = true;
-        shutdown(s->attach_fd, SHUT_WR);
+        if (s->is_raw)
+            util_close(&s->attach_fd);
+        else
+            shutdown(s->attach_fd, SHUT_WR);
     }
 }
 
 int stdio_step(struct stdio *s, const struct pollfd *fds)
 {
-    if (fds[0].revents & (POLLIN | POLLHUP | POLLERR) && stdio_receive(s) < 0)
+    if (!s->is_raw && fds[0].revents & (POLLIN | POLLHUP | POLLERR) && stdio_receive(s) < 0)
+        return -1;
+    for (int i = 0; i < 2; i++)
+        if (fds[4 + i].revents && stdio_receive_raw(s, i) < 0)
+            return -1;
+    if (fds[6].revents && stdio_end_raw(s) < 0)
         return -1;
     if (fds[1].revents) {
         ssize_t n = read(s->in_fd, s->in, STDIO_CHUNK);

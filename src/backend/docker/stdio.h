@@ -19,7 +19,10 @@ struct stdio_out {
 };
 
 struct stdio {
-    int attach_fd;
+    int attach_fd;  /* both ways; of a raw one, to the guest only */
+    bool is_raw;    /* streams of their own in the place of frames */
+    int raw_fds[2]; /* its output, -1: ended */
+    int raw_alive;  /* ends with the command's pid 1, whoever else holds its streams */
     /* from the container */
     unsigned char head[8];
     size_t head_len;
@@ -43,13 +46,15 @@ struct stdio {
 
 /* The connection and the bytes that came with its head. */
 int stdio_begin(struct stdio *s, int attach_fd, const char *early, size_t len);
-/* Fills the poll set: attach, in, out, err. */
+/* The same with pipes of the guest's own, which are ours from now on. */
+int stdio_begin_raw(struct stdio *s, const int fds[static 3], int alive_fd);
+/* Fills the poll set: attach, in, out, err, raw out, raw err, its pid 1. */
 void stdio_poll(const struct stdio *s, struct pollfd *fds);
 /* Does what is possible. -1: memory is out. */
 int stdio_step(struct stdio *s, const struct pollfd *fds);
 bool stdio_is_drained(const struct stdio *s);
 void stdio_done(struct stdio *s);
 
-#define STDIO_FDS 4
+#define STDIO_FDS 7
 
 #endif

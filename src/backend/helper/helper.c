@@ -128,8 +128,15 @@ static int start_process(struct helper_start *s, struct helper *h, struct guest 
                          struct cordon_err *err)
 {
     char *argv[] = {h->program, "run", NULL};
-    int fds[] = {s->pipes[0][0], s->pipes[1][1], s->pipes[2][1],
-                 s->control[1],  s->request,     s->order};
+    _cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int channel = h->shares ? holder_channel() : -1;
+    int fds[] = {s->pipes[0][0],
+                 s->pipes[1][1],
+                 s->pipes[2][1],
+                 s->control[1],
+                 s->request,
+                 s->order,
+                 channel >= 0 ? channel : null};
     pid_t pid = fork();
     if (pid == 0)
         helper_exec(h->program, fds, ARRAY_SIZE(fds), argv, g->plan->container.vars);
@@ -174,7 +181,7 @@ static int helper_start(const struct plan *plan, struct guest *ret_guest, bool *
     return 0;
 }
 
-static ssize_t helper_receive(struct helper *h, struct helper_message *m, int *ret_fd)
+ssize_t helper_receive(int control_fd, struct helper_message *m, int *ret_fd)
 {
     union helper_rights rights;
     struct iovec iov = {m, sizeof(*m)};
@@ -182,7 +189,7 @@ static ssize_t helper_receive(struct helper *h, struct helper_message *m, int *r
                          .msg_iovlen = 1,
                          .msg_control = rights.space,
                          .msg_controllen = sizeof(rights.space)};
-    ssize_t n = recvmsg(h->control_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n = recvmsg(control_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     struct cmsghdr *cmsg = n > 0 ? CMSG_FIRSTHDR(&msg) : NULL;
     *ret_fd = -1;
     if (cmsg && cmsg->cmsg_type == SCM_RIGHTS && cmsg->cmsg_len == CMSG_LEN(sizeof(int)))
@@ -196,7 +203,7 @@ static void helper_listen(struct helper *h)
     struct helper_message m;
     ssize_t n;
     int fd;
-    while (h->control_fd >= 0 && (n = helper_receive(h, &m, &fd)) > 0) {
+    while (h->control_fd >= 0 && (n = helper_receive(h->control_fd, &m, &fd)) > 0) {
         _cleanup_close_ int right = fd;
         if (n != (ssize_t)sizeof(m) || m.magic != HELPER_MAGIC)
             continue;

@@ -16,30 +16,39 @@
 
 static struct holder {
     pid_t pid; /* 0: none */
-    int control_fd;
+    int control_fd, channel_fd;
     char *key;
     char name[HELPER_NAME_MAX];
     bool ready, busy;
-} holder = {.control_fd = -1};
+} holder = {.control_fd = -1, .channel_fd = -1};
 
 /* It ends by itself when its socket does. */
 static void holder_drop(void)
 {
     util_close(&holder.control_fd);
+    util_close(&holder.channel_fd);
     if (holder.pid > 0)
         while (waitpid(holder.pid, NULL, 0) < 0 && errno == EINTR)
             ;
     free(holder.key);
-    holder = (struct holder){.control_fd = -1};
+    holder = (struct holder){.control_fd = -1, .channel_fd = -1};
 }
 
 static void holder_listen(void)
 {
     struct helper_message m;
     ssize_t n;
-    while ((n = recv(holder.control_fd, &m, sizeof(m), MSG_DONTWAIT)) > 0)
-        if (n == (ssize_t)sizeof(m) && m.magic == HELPER_MAGIC)
-            holder.ready = m.type == HELPER_STARTED;
+    int fd;
+    while ((n = helper_receive(holder.control_fd, &m, &fd)) > 0) {
+        _cleanup_close_ int right = fd;
+        if (n != (ssize_t)sizeof(m) || m.magic != HELPER_MAGIC)
+            continue;
+        holder.ready = m.type == HELPER_STARTED;
+        if (holder.ready && right >= 0) {
+            util_close(&holder.channel_fd);
+            holder.channel_fd = TAKE_FD(right);
+        }
+    }
     if (n == 0 || (errno != EAGAIN && errno != EINTR))
         holder_drop();
 }
@@ -89,6 +98,11 @@ const char *holder_take(const struct plan *plan, char *program)
         return NULL;
     holder.busy = true;
     return holder.name;
+}
+
+int holder_channel(void)
+{
+    return holder.channel_fd;
 }
 
 void holder_give_back(void)

@@ -1,0 +1,123 @@
+/* The short way into a container that is kept: a socket its pid 1 connects to, over which commands
+ * hand it their streams. Runs in `cordon-docker hold`, which makes it, and in `cordon-docker run`,
+ * which uses it. Where it cannot be made commands go through the engine. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "backend/docker/session.h"
+#include "base/util.h"
+
+#define CHANNEL_ANSWER_MS 5000
+
+/* Nobody but the caller gets through `top`; the folder inside is what the container sees. */
+static int channel_listen(const char *dir)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    _cleanup_close_ int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    snprintf(at.sun_path, sizeof(at.sun_path), "/proc/self/fd/%d/" INIT_CHANNEL_NAME, dir_fd);
+    if (dir_fd < 0 || fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
+        fchmodat(dir_fd, INIT_CHANNEL_NAME, 0777, 0) < 0 || listen(fd, 1) < 0)
+        return -1;
+    return TAKE_FD(fd);
+}
+
+void channel_open(struct channel *c)
+{
+    char cache[PATH_MAX];
+    if (binds_cache(cache, sizeof(cache)) < 0)
+        return;
+    int n = snprintf(c->top, sizeof(c->top), "%s/hold-XXXXXX", cache);
+    if (n < 0 || (size_t)n >= sizeof(c->top) || !mkdtemp(c->top)) {
+        c->top[0] = '\0';
+        return;
+    }
+    snprintf(c->dir, sizeof(c->dir), "%s/d", c->top);
+    if (mkdir(c->dir, 0755) == 0)
+        c->listen_fd = channel_listen(c->dir);
+    if (c->listen_fd < 0)
+        channel_hide(c);
+}
+
+/* The container has the folder, under whatever name; nobody else is to find it. */
+void channel_hide(struct channel *c)
+{
+    char path[PATH_MAX + 16];
+    if (!c->top[0])
+        return;
+    snprintf(path, sizeof(path), "%s/" INIT_CHANNEL_NAME, c->dir);
+    (void)unlink(path);
+    (void)rmdir(c->dir);
+    (void)rmdir(c->top);
+    c->top[0] = c->dir[0] = '\0';
+}
+
+int channel_accept(struct channel *c)
+{
+    int fd = c->listen_fd < 0 ? -1 : accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    util_close(&c->listen_fd);
+    channel_hide(c);
+    return fd;
+}
+
+union channel_rights {
+    char space[CMSG_SPACE(3 * sizeof(int))];
+    struct cmsghdr align;
+};
+
+static int channel_send(int fd)
+{
+    union channel_rights control = {0};
+    struct iovec iov = {"c", 1};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
+                         .msg_controllen = CMSG_SPACE(sizeof(int))};
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    *cmsg = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
+    memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+    return sendmsg(HELPER_CHANNEL_FD, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : -1;
+}
+
+/* The ends of the command's streams; a pid 1 that does not answer leaves it to the engine. */
+static int channel_receive(int fd, int ret_fds[static 3])
+{
+    union channel_rights control;
+    char byte;
+    struct iovec iov = {&byte, 1};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
+                         .msg_controllen = sizeof(control.space)};
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    if (poll(&p, 1, CHANNEL_ANSWER_MS) != 1 || recvmsg(fd, &msg, MSG_CMSG_CLOEXEC) != 1)
+        return -1;
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+    if (!cmsg || cmsg->cmsg_type != SCM_RIGHTS || cmsg->cmsg_len != CMSG_LEN(3 * sizeof(int)))
+        return -1;
+    memcpy(ret_fds, CMSG_DATA(cmsg), 3 * sizeof(int));
+    return 0;
+}
+
+int channel_begin(struct stdio *io)
+{
+    int pair[2], fds[3];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -1;
+    int r = channel_send(pair[1]);
+    close(pair[1]);
+    if (r < 0 || channel_receive(pair[0], fds) < 0) {
+        close(pair[0]);
+        return -1;
+    }
+    return stdio_begin_raw(io, fds, pair[0]);
+}
