@@ -356,6 +356,7 @@ int plan_make(const struct plan_request *request, struct plan **ret_plan, struct
     struct plan *p = calloc(1, sizeof(*p));
     if (!p)
         return err_nomem(err, "plan");
+    p->is_handle = request->is_handle;
     if (plan_fill(p, request, err) < 0) {
         plan_free(p);
         return -1;

@@ -188,6 +188,7 @@ struct plan {
     enum backend_kind backend;
     struct plan_container container; /* of the docker backend */
     enum tier tier;                  /* of the native backend */
+    bool is_handle;                  /* one of many runs of a caller, perhaps at once */
     const char *profile;
 
     struct plan_op *ops;

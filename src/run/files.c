@@ -19,6 +19,7 @@
 #include "workspace/tar.h"
 
 #define FILES_DIFF_MAX ((size_t)64 << 20)
+#define FILES_FEW 1000 /* entries of a layer that is removed at once */
 
 /* An engine mounts folders of the host and no overlays: its guests work on a copy. */
 static bool files_in_container(const struct run_job *job)
@@ -269,10 +270,18 @@ void files_end(struct run_job *job)
     job->supervised.err = err;
 }
 
+/* Is it more than a moment's work to remove what the guest left? */
+static bool files_is_much(const struct run_files *f)
+{
+    return f->workspace->is_copy || !f->compared || f->changes.truncated ||
+           f->changes.looked > FILES_FEW;
+}
+
 void files_done(struct run_job *job)
 {
     struct run_files *f = &job->files_changed;
     files_copy_stop(job);
+    bool beside = f->workspace && job->is_handle && files_is_much(f);
     if (f->compared)
         tree_changes_done(&f->changes);
     buf_done(&f->diff);
@@ -286,7 +295,10 @@ void files_done(struct run_job *job)
     if (f->workspace == &job->own_workspace) {
         if (f->workspace->is_kept && !job->result.workspace_id)
             workspace_remove(f->workspace, &drop);
-        workspace_close(f->workspace);
+        if (beside)
+            workspace_close_beside(f->workspace);
+        else
+            workspace_close(f->workspace);
     }
     *f = (struct run_files){0};
 }

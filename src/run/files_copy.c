@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/detach.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "run/files.h"
@@ -21,8 +21,7 @@ struct files_copy {
     pid_t pid;
 };
 
-/* 0, 1 and 2 are the folder, its copy and the answer. The caller's sockets and pipes must not stay
- * open here: their other ends wait for them to close. */
+/* 0, 1 and 2 are the folder, its copy and the answer. */
 static void copy_child(const struct workspace *ws, int base_fd, int to_fd, int answer_fd,
                        pid_t parent)
 {
@@ -31,12 +30,8 @@ static void copy_child(const struct workspace *ws, int base_fd, int to_fd, int a
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "cordon-copy");
     int fds[4] = {base_fd, to_fd, answer_fd, ws->place_fd};
-    for (int i = 0; i < 4; i++)
-        fds[i] = fcntl(fds[i], F_DUPFD, 8);
-    for (int i = 0; i < 4; i++)
-        if (fds[i] < 0 || dup2(fds[i], i) < 0)
-            _exit(1);
-    syscall(SYS_close_range, 4, ~0u, 0);
+    if (detach_keep(fds, ARRAY_SIZE(fds)) < 0)
+        _exit(1);
     own.place_fd = 3;
     if (getppid() != parent)
         _exit(1);

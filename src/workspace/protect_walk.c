@@ -1,10 +1,10 @@
-/* Protected paths anywhere below a folder a guest writes to directly. Runs in the supervisor, before
- * the guest exists and after it is gone.
+/* Protected paths anywhere below a folder a guest writes to directly. Runs in the supervisor,
+ * before the guest exists and after it is gone.
  *
- * Only the names of folders' entries are read; a file is looked at when its name is a protected one.
- * The change time is the kernel's: no guest can set it, so what changed since the start shows. A
- * cordon.toml that was carried to another place inside its folder does not change itself; for that
- * the places of all of them are remembered. */
+ * Only the names of folders' entries are read; a file is looked at when its name is a protected
+ * one. The change time is the kernel's: no guest can set it, so what changed since the start shows.
+ * A cordon.toml that was carried to another place inside its folder does not change itself; for
+ * that the places of all of them are remembered. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -263,7 +263,8 @@ static void walk_all(struct walk *w)
 {
     const char *row;
     for (size_t i = 0; (row = protect_row(i)); i++)
-        w->begins[(unsigned char)tolower(row[0])] = w->begins[(unsigned char)toupper(row[0])] = true;
+        w->begins[(unsigned char)tolower(row[0])] = w->begins[(unsigned char)toupper(row[0])] =
+            true;
     walk_push(w, "", "", false);
     while (w->first < w->n) {
         struct walk_node node = w->queue[w->first++];
@@ -291,11 +292,8 @@ void protect_find(int top_fd, const struct protect_places *before, int64_t since
                   struct protect_found *ret)
 {
     struct protect_places now = {0};
-    struct walk w = {.top_fd = top_fd,
-                     .before = before,
-                     .since_ns = since_ns,
-                     .places = &now,
-                     .found = ret};
+    struct walk w = {
+        .top_fd = top_fd, .before = before, .since_ns = since_ns, .places = &now, .found = ret};
     *ret = (struct protect_found){0};
     walk_all(&w);
     ret->is_cut = now.is_cut || before->is_cut;

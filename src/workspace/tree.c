@@ -415,6 +415,7 @@ static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
             r = 0;
         }
     }
+    w->out->looked += names.n;
     if (r == 0)
         r = tree_compare_names(w, node, dirs, path, len, &names);
     tree_names_done(&names);

@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
 
+#include "base/detach.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "workspace/copy.h"
@@ -255,6 +256,17 @@ static int workspace_drop(const struct workspace *ws, const char *name)
     if (renameat(ws->place_fd, name, ws->place_fd, trash) < 0)
         return errno == ENOENT ? 0 : -1;
     return copy_remove(ws->place_fd, trash);
+}
+
+void workspace_close_beside(struct workspace *ws)
+{
+    bool removes = ws->state_fd >= 0 && !ws->is_kept && !ws->is_tree && ws->state;
+    int fds[2] = {ws->place_fd, ws->state_fd}, r = removes ? detach_fork(fds, 2) : -1;
+    if (r > 0)
+        _exit(copy_remove(0, strrchr(ws->state, '/') + 1) < 0);
+    if (r == 0)
+        util_close(&ws->state_fd);
+    workspace_close(ws);
 }
 
 void workspace_close(struct workspace *ws)

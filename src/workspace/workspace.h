@@ -54,6 +54,8 @@ int workspace_open(const char *root, const char *id, struct workspace *ret_ws,
                    struct cordon_err *err);
 /* Lets go; a state for one run is removed. */
 void workspace_close(struct workspace *ws);
+/* The same, with the removal done by a process of its own that keeps the lock until then. */
+void workspace_close_beside(struct workspace *ws);
 /* Throws the changes away and begins anew. */
 int workspace_discard(struct workspace *ws, struct cordon_err *err);
 /* Removes a kept workspace with its record; the caller still closes it. */

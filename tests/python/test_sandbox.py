@@ -3,10 +3,13 @@
 import asyncio
 import base64
 import os
+import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -443,3 +446,36 @@ def test_forgotten_sandboxes_close_the_supervisor():
     gc.collect()
     with Sandbox() as other:
         assert other.run_command(["true"]).ok
+
+
+REMOVED_BESIDE = """
+import os, sys, time
+import cordon
+top = sys.argv[1]
+make = 'import os\\nos.chdir(os.environ["HOME"] if %r else ".")\\nfor i in range(12000):\\n    os.mkdir("d%%d" %% i)' % (sys.argv[2] == "home")
+more = {"workspace": sys.argv[3] + ":overlay"} if sys.argv[2] == "workspace" else {}
+with cordon.Sandbox(timeout=60, max_memory_mb=512, **more) as sandbox:
+    first = sandbox.run_command(["python3", "-c", make])
+    assert first.exit_code == 0, first
+    assert sandbox.run_command(["echo", "next"]).stdout == "next\\n"
+    until = time.monotonic() + 90
+    while any(n.startswith(("cordon-guest-", "cordon-workspace-")) for n in os.listdir(top)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert os.listdir(top) == [], os.listdir(top)
+    print(first.enforcement["tier"])
+"""
+
+
+@pytest.mark.parametrize("where", ["home", pytest.param("workspace", marks=pytest.mark.full_tier("an overlay"))])
+def test_much_is_removed_beside_the_loop(where):
+    """What a guest left goes when it is gone, also when that takes longer than the next run waits."""
+    temp = pathlib.Path(tempfile.mkdtemp(prefix="cordon-beside-", dir="/var/tmp"))
+    (temp / "tmp").mkdir()
+    (temp / "project").mkdir()
+    try:
+        words = [sys.executable, "-c", REMOVED_BESIDE, str(temp / "tmp"), where, str(temp / "project")]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=240,
+                              env={**os.environ, "TMPDIR": str(temp / "tmp"), "PYTHONPATH": os.pathsep.join(sys.path)})
+        assert done.returncode == 0, done.stderr
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)

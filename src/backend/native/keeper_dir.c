@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/detach.h"
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -29,6 +30,9 @@
 #define NEW_AGE_S 60
 #define STALE_MAX 16                    /* leftovers one start clears away */
 #define REMOVE_BUDGET_NS 10000000000ull /* 65,536 files on a busy disk take seconds */
+#define MOMENT_NS 20000000ull
+#define DETACHED_BUDGET_NS 300000000000ull
+#define STALE_BUDGET_NS 1000000000ull /* of one start, for all of them */
 #define SWEEP_BUDGET_NS 1000000000ull
 #define FEW_IDS_FIRST 61184u /* systemd's ids for transient services */
 #define FEW_IDS_LAST 65519u
@@ -50,8 +54,8 @@ static int dir_open_at(int dirfd, const char *name)
 }
 
 /* Removes entries of an open folder until it meets a folder that is not empty (1: *ret_child is
- * it), or until nothing is left (0). -1: something cannot be removed. */
-static int dir_clear(int fd, int top, unsigned long long *n, int *ret_child)
+ * it), or until nothing is left (0). -1: something cannot be removed, or the time is over. */
+static int dir_clear(int fd, int top, unsigned long long *n, uint64_t deadline_ns, int *ret_child)
 {
     int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
@@ -60,10 +64,15 @@ static int dir_clear(int fd, int top, unsigned long long *n, int *ret_child)
         return -1;
     }
     int r = 0;
+    unsigned seen = 0;
     struct dirent *e;
     while (r == 0 && (e = readdir(dir))) {
         if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
             continue;
+        if (++seen % 256 == 0 && native_now_ns() >= deadline_ns) {
+            r = -1;
+            break;
+        }
         if (unlinkat(fd, e->d_name, 0) == 0 || errno == ENOENT)
             continue;
         if (errno == EACCES && fchmod(fd, 0700) == 0 && unlinkat(fd, e->d_name, 0) == 0)
@@ -100,12 +109,12 @@ static int dir_empty(int top, uint64_t deadline_ns)
 {
     unsigned long long n = 0;
     while (native_now_ns() < deadline_ns) {
-        int child = -1, r = dir_clear(top, top, &n, &child);
+        int child = -1, r = dir_clear(top, top, &n, deadline_ns, &child);
         if (r <= 0)
             return r;
         do {
             int below = -1;
-            r = dir_clear(child, top, &n, &below);
+            r = dir_clear(child, top, &n, deadline_ns, &below);
             util_close(&below);
         } while (r == 1 && native_now_ns() < deadline_ns);
         util_close(&child);
@@ -115,13 +124,20 @@ static int dir_empty(int top, uint64_t deadline_ns)
     return -1;
 }
 
-void native_keeper_dir_remove(const char *path, int *fd)
+/* What takes longer than a moment is done beside a loop that others use. The lock goes along: it
+ * stays the folder's owner until it is gone. */
+void native_keeper_dir_remove(const char *path, bool is_shared, int *fd)
 {
     if (*fd < 0)
         return;
     fchmod(*fd, 0700);
-    dir_empty(*fd, native_now_ns() + REMOVE_BUDGET_NS);
-    rmdir(path); /* not empty: the next start's business */
+    uint64_t now = native_now_ns();
+    int r = dir_empty(*fd, now + (is_shared ? MOMENT_NS : REMOVE_BUDGET_NS));
+    if (r < 0 && is_shared && detach_fork(fd, 1) == 1) {
+        dir_empty(0, native_now_ns() + DETACHED_BUDGET_NS);
+        _exit(rmdir(path) < 0);
+    }
+    rmdir(path); /* not empty: another's business now, or the next start's */
     util_close(fd);
 }
 
@@ -156,6 +172,7 @@ static void dir_remove_stale(const char *base)
     DIR *dir = opendir(base);
     struct dirent *e;
     int found = 0;
+    uint64_t deadline_ns = native_now_ns() + STALE_BUDGET_NS;
     while (dir && found < STALE_MAX && (e = readdir(dir))) {
         struct stat st;
         if (!str_starts(e->d_name, PLAN_PRIVATE_PREFIX))
@@ -168,7 +185,7 @@ static void dir_remove_stale(const char *base)
         if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
             continue;
         found++;
-        if (dir_empty(fd, native_now_ns() + REMOVE_BUDGET_NS) == 0)
+        if (dir_empty(fd, deadline_ns) == 0)
             unlinkat(dirfd(dir), e->d_name, AT_REMOVEDIR);
     }
     if (dir)

@@ -49,7 +49,7 @@ static void native_free(struct native *n)
     cgroup_destroy(n->cgroup);
     util_close(&n->go_fd);
     util_close(&n->pidfd);
-    native_keeper_dir_remove(n->dir, &n->dir_fd);
+    native_keeper_dir_remove(n->dir, n->is_shared, &n->dir_fd);
     free(n);
 }
 
@@ -143,6 +143,7 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     s->n->go_fd = s->n->pidfd = -1;
     s->n->dir_fd = -1;
     s->n->dir = p->private_dir;
+    s->n->is_shared = p->is_handle;
     for (size_t i = 0; i < p->n_ops; i++)
         s->mount_fds[i] = -1;
     for (size_t i = 0; i < p->n_files; i++)

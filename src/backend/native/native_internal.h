@@ -99,6 +99,7 @@ struct native {
     int go_fd; /* our end of the lifeline */
     int pidfd;
     int dir_fd;      /* tier landlock: holds the lock of the guest's folder */
+    bool is_shared;  /* other guests may be waiting for the same loop */
     const char *dir; /* belongs to the plan */
     /* own_kernel: what that kernel had used when the guest began, by its groups */
     uint64_t kernel_user_ns, kernel_sys_ns;
@@ -287,7 +288,7 @@ void native_keeper_sweep(void);
 /* keeper_dir.c, in the supervisor: the guest's one folder. make gives a descriptor that holds the
  * folder's lock, for remove; the id changes where this user namespace does not have it. */
 int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err);
-void native_keeper_dir_remove(const char *path, int *fd);
+void native_keeper_dir_remove(const char *path, bool is_shared, int *fd);
 
 /* Is a failure in this stage the host's refusal of the tier (rather than a fault of the request)?
  */
