@@ -528,6 +528,19 @@ print("done")
         child.communicate()
 
 
+def test_publish_with_few_descriptors(net):
+    """A host whose limit is low gets fewer connections at a time, not an error."""
+    child = cordon_run.start("--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c", PUBLISHED, "::1", "1",
+                             prefix=[*net.prefix, "prlimit", "--nofile=256:256", "--"])
+    try:
+        assert child.stdout.readline() == b"up\n", child.communicate()[1]
+        r = net.bare("bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/18080 && printf hi >&3 && cat <&3")
+        assert r.stdout == "served hi" and child.wait(20) == 0, r
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def test_publish_records_and_refuses(net):
     """Nobody listens: the connection ends, and the record says so; nothing of ours answers there."""
     child = net.start("--json", "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c",

@@ -23,6 +23,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -166,7 +167,12 @@ static int gate_datagrams(int family, uint16_t port)
  * from nowhere else, and the broker cannot make any there. They never listen. */
 static int gate_inner(const struct plan_net *net)
 {
-    for (unsigned i = 0; net->n_publish > 0 && i < 2 * PLAN_PUBLISH_SOCKETS; i++) {
+    struct rlimit files;
+    if (net->n_publish == 0)
+        return 0;
+    /* the broker keeps them all, beside what connections need */
+    rlim_t most = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max / 4 : 0;
+    for (rlim_t i = 0; i < MIN(most, (rlim_t)2 * PLAN_PUBLISH_SOCKETS); i++) {
         int family = i % 2 ? AF_INET6 : AF_INET;
         int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0 && family == AF_INET6)
