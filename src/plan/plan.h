@@ -181,6 +181,9 @@ struct plan_net {
     struct plan_publish *publish;
     size_t n_publish;
 };
+/* Sockets beside the guest that dial it for published ports, both families in turn. The broker
+ * keeps them all: fewer where this process may have few descriptors. */
+unsigned plan_net_inner(const struct plan_net *net);
 
 struct plan {
     uint64_t id; /* of a plan that serves more than one run; 0: made for one */

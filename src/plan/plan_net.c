@@ -1,8 +1,9 @@
 /* The way out, as the guest's namespace needs it: which prefixes lead to the gate, which ports are
- * listened on there. Who may be reached is decided by the broker with the same rules. Pure. */
+ * listened on there. Who may be reached is decided by the broker with the same rules. */
 #include "plan/plan_internal.h"
 
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -116,4 +117,12 @@ int plan_net(struct plan *p, const struct policy *policy, struct cordon_err *err
     int r = net_fill(p, policy, &set, err);
     netset_done(&set);
     return r;
+}
+
+unsigned plan_net_inner(const struct plan_net *net)
+{
+    struct rlimit files;
+    if (net->n_publish == 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return 0;
+    return (unsigned)MIN(files.rlim_max / 4, (rlim_t)2 * PLAN_PUBLISH_SOCKETS);
 }

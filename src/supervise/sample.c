@@ -192,8 +192,10 @@ static uint64_t table_memory(const struct sample_watch *watch, const struct walk
     return bytes;
 }
 
-static void account_memory(struct sample_watch *watch, uint64_t limit, struct sample *sample)
+static void account_memory(struct sample_watch *watch, const struct sample_options *options,
+                           struct sample *sample)
 {
+    uint64_t limit = options->memory_limit;
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), kernel = 0, held = 0, shown = 0;
     for (size_t i = 0; i < watch->now.n; i++) {
         const struct walk_process *process = &watch->now.list[i];
@@ -216,7 +218,7 @@ static void account_memory(struct sample_watch *watch, uint64_t limit, struct sa
         sample->memory_bytes = detailed_memory(watch, page, &shown);
         sample->is_pss = true;
     }
-    kernel += sockets_held(&watch->sockets, &watch->walk, &watch->now, limit);
+    kernel += sockets_held(&watch->sockets, &watch->walk, &watch->now, limit, options->own_sockets);
     sample->memory_bytes += held - MIN(held, shown) + kernel;
 }
 
@@ -236,7 +238,7 @@ int sample_tree(struct sample_watch *watch, const struct sample_options *options
     }
     walk_recover(&watch->walk, &watch->now, &watch->before);
     account_cpu(watch, &sample);
-    account_memory(watch, options->memory_limit, &sample);
+    account_memory(watch, options, &sample);
     sample.cost_ns = now_ns() - start;
     *ret_sample = sample;
     return 0;

@@ -28,6 +28,7 @@ struct sample {
 struct sample_options {
     uint64_t memory_limit;  /* resident sets beyond 70 % of it are looked at in detail; 0: never */
     unsigned max_processes; /* 0: SAMPLE_MAX_PROCESSES */
+    unsigned own_sockets;   /* of ours in the guest's network namespace */
 };
 
 #define SAMPLE_MAX_PROCESSES 4096

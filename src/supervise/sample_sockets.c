@@ -2,6 +2,7 @@
  */
 #include "supervise/sample_sockets.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/inet_diag.h>
@@ -11,6 +12,9 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -128,15 +132,57 @@ static void open_diag(struct sockets_watch *watch, const struct walk *walk, pid_
     watch->most_bytes *= 2; /* as the kernel counts them */
 }
 
+/* Sockets by the number of their inode; those without one are closed, and still shown. */
 struct tally {
-    uint64_t bytes, sockets;
+    uint64_t bytes, nameless;
+    uint32_t *inodes;
+    size_t n, cap;
+    bool failed;
 };
+
+static void tally_add(struct tally *tally, uint32_t inode)
+{
+    if (inode == 0) {
+        tally->nameless++;
+        return;
+    }
+    if (tally->n == tally->cap) {
+        size_t more = tally->cap ? tally->cap * 2 : 256;
+        uint32_t *grown = reallocarray(tally->inodes, more, sizeof(*grown));
+        if (!grown) {
+            tally->failed = true;
+            return;
+        }
+        tally->inodes = grown;
+        tally->cap = more;
+    }
+    tally->inodes[tally->n++] = inode;
+}
+
+static int compare_inodes(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static uint64_t tally_count(struct tally *tally)
+{
+    uint64_t count = tally->nameless;
+    if (tally->n > 0)
+        qsort(tally->inodes, tally->n, sizeof(*tally->inodes), compare_inodes);
+    for (size_t i = 0; i < tally->n; i++)
+        count += i == 0 || tally->inodes[i] != tally->inodes[i - 1];
+    return count;
+}
 
 /* One answer: a header of the family's own, then attributes; ours is a list of numbers. What has
  * none is the rest of a connection, no socket any more. */
-static void memory_of(const struct nlmsghdr *head, size_t skip, unsigned short want,
+static void memory_of(const struct nlmsghdr *head, size_t skip, unsigned short want, size_t name_at,
                       struct tally *tally)
 {
+    uint32_t inode = 0;
+    if (head->nlmsg_len >= NLMSG_HDRLEN + skip)
+        memcpy(&inode, (const char *)head + NLMSG_HDRLEN + name_at, sizeof(inode));
     size_t at = NLMSG_HDRLEN + NLMSG_ALIGN(skip);
     while (at + NLA_HDRLEN <= head->nlmsg_len) {
         const struct nlattr *attr = (const void *)((const char *)head + at);
@@ -148,7 +194,7 @@ static void memory_of(const struct nlmsghdr *head, size_t skip, unsigned short w
             /* Unix sockets count what they sent in the one number, TCP in the other. */
             tally->bytes += (uint64_t)value[SK_MEMINFO_RMEM_ALLOC] + value[SK_MEMINFO_FWD_ALLOC] +
                             MAX(value[SK_MEMINFO_WMEM_ALLOC], value[SK_MEMINFO_WMEM_QUEUED]);
-            tally->sockets++;
+            tally_add(tally, inode);
             return;
         }
         at += NLA_ALIGN(attr->nla_len);
@@ -156,7 +202,7 @@ static void memory_of(const struct nlmsghdr *head, size_t skip, unsigned short w
 }
 
 static int dump(int fd, const void *request, size_t len, size_t skip, unsigned short want,
-                struct tally *tally)
+                size_t name_at, struct tally *tally)
 {
     _Alignas(struct nlmsghdr) char text[16384];
     if (send(fd, request, len, 0) != (ssize_t)len)
@@ -174,7 +220,7 @@ static int dump(int fd, const void *request, size_t len, size_t skip, unsigned s
                 return 0;
             if (head->nlmsg_type == NLMSG_ERROR)
                 return -1; /* a kernel without this kind */
-            memory_of(head, skip, want, tally);
+            memory_of(head, skip, want, name_at, tally);
         }
     }
 }
@@ -190,7 +236,8 @@ static void dump_unix(int fd, struct tally *tally)
                  .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
         .body = {.sdiag_family = AF_UNIX, .udiag_states = ~0U, .udiag_show = UDIAG_SHOW_MEMINFO},
     };
-    dump(fd, &request, sizeof(request), sizeof(struct unix_diag_msg), UNIX_DIAG_MEMINFO, tally);
+    dump(fd, &request, sizeof(request), sizeof(struct unix_diag_msg), UNIX_DIAG_MEMINFO,
+         offsetof(struct unix_diag_msg, udiag_ino), tally);
 }
 
 static void dump_inet(int fd, struct tally *tally)
@@ -213,18 +260,56 @@ static void dump_inet(int fd, struct tally *tally)
                      .idiag_states = ~0U},
         };
         dump(fd, &request, sizeof(request), sizeof(struct inet_diag_msg), INET_DIAG_SKMEMINFO,
-             tally);
+             offsetof(struct inet_diag_msg, idiag_inode), tally);
     }
 }
 
+/* Sockets that are open and bound to nothing are not shown either: descriptors tell. What hides its
+ * descriptors has none, and counts as closed. */
+static void add_open(const struct walk *walk, pid_t pid, struct tally *tally)
+{
+    char path[40], link[40];
+    snprintf(path, sizeof(path), "%d/fd", (int)pid);
+    int fd = openat(walk->proc_fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!dir) {
+        util_close(&fd);
+        return;
+    }
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        ssize_t n = readlinkat(dirfd(dir), entry->d_name, link, sizeof(link) - 1);
+        if (n <= 0)
+            continue;
+        link[n] = '\0';
+        if (str_starts(link, "socket:["))
+            tally_add(tally, (uint32_t)strtoul(link + strlen("socket:["), NULL, 10));
+    }
+    closedir(dir);
+}
+
+/* Closed, but alive for the bytes it sent: the kernel counts it and shows it no more. */
+static uint64_t count_closed(const struct walk *walk, const struct walk_set *set, uint64_t used,
+                             unsigned own, struct tally *tally)
+{
+    uint64_t known = tally_count(tally) + own + CLOSED_FEW + 1; /* the one that asks */
+    if (used <= known)
+        return 0;
+    for (size_t i = 0; i < set->n; i++)
+        if (set->list[i].pid != walk->root)
+            add_open(walk, set->list[i].memory_pid, tally);
+    known = tally_count(tally) + own + CLOSED_FEW + 1;
+    return tally->failed ? 0 : used - MIN(used, known);
+}
+
 uint64_t sockets_held(struct sockets_watch *watch, const struct walk *walk,
-                      const struct walk_set *set, uint64_t limit)
+                      const struct walk_set *set, uint64_t limit, unsigned own)
 {
     uint64_t used = 0;
     struct tally tally = {0};
     if (watch->off)
         return 0;
     pid_t pid = count_used(walk, set, &used);
+    used -= MIN(used, own);
     if (pid < 0 || used * WORTH_BYTES <= limit / 100 * WORTH_PERCENT)
         return 0;
     if (watch->fd < 0)
@@ -233,14 +318,14 @@ uint64_t sockets_held(struct sockets_watch *watch, const struct walk *walk,
         return 0;
     dump_unix(watch->fd, &tally);
     dump_inet(watch->fd, &tally);
-    /* Closed, but alive for the bytes it sent: the kernel counts it and shows it no more. Others
-     * are closed and opened while we look: only what two looks agree on is taken for such. */
-    uint64_t after = used;
-    if (count_used(walk, set, &after) < 0)
-        return tally.bytes;
-    uint64_t shown = tally.sockets + CLOSED_FEW + 1; /* ours */
-    uint64_t closed = MIN(used, after) - MIN(MIN(used, after), shown);
-    uint64_t both = MIN(closed, watch->closed);
-    watch->closed = closed;
+    /* Others are closed and opened while we look: only what two looks agree on is taken for such.
+     */
+    uint64_t after = used + own, both = 0;
+    if (count_used(walk, set, &after) >= 0) {
+        uint64_t closed = count_closed(walk, set, MIN(used + own, after), own, &tally);
+        both = MIN(closed, watch->closed);
+        watch->closed = closed;
+    }
+    free(tally.inodes);
     return tally.bytes + both * watch->most_bytes;
 }

@@ -19,8 +19,8 @@ struct sockets_watch {
 void sockets_start(struct sockets_watch *watch);
 void sockets_done(struct sockets_watch *watch);
 /* Bytes in the buffers of every socket of the guest; 0 where there are too few to matter for the
- * limit. */
+ * limit. own: sockets in its namespace that are not its. */
 uint64_t sockets_held(struct sockets_watch *watch, const struct walk *walk,
-                      const struct walk_set *set, uint64_t limit);
+                      const struct walk_set *set, uint64_t limit, unsigned own);
 
 #endif

@@ -188,7 +188,9 @@ static void watch_tree(struct supervised *s, uint64_t now_ns)
 {
     struct sample now;
     bool holds = !s->plan->by_group.memory;
-    struct sample_options options = {.memory_limit = watch_memory_limit(s->plan)};
+    struct sample_options options = {.memory_limit = watch_memory_limit(s->plan),
+                                     .own_sockets =
+                                         s->plan->net ? plan_net_inner(s->plan->net) : 0};
     s->next_look_ns = now_ns + WATCH_FAST_NS;
     if (!s->sampler && sample_open(s->guest.pid, &s->sampler, NULL) < 0)
         return;

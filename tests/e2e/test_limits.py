@@ -371,6 +371,14 @@ def test_pipe_buffers_are_bounded(world):
     assert r.verdict in ("memory_limit", "nonzero_exit"), str(r)
 
 
+def test_sockets_that_are_bound_to_nothing_are_no_memory(full):
+    """The kernel counts them and shows them nowhere, as it does with closed ones that hold bytes."""
+    code = ("import socket, time\nkept = [socket.socket(f, k) for f in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX) for k in (1, 2) for _ in range(40)]\n"
+            "for s in kept[:30]: s.settimeout(1); s.connect_ex(('127.0.0.1', 9))\ntime.sleep(1); print(len(kept))")
+    r = run("--memory-limit", "128M", "--file-descriptors", "1024", "--", "/usr/bin/python3", "-I", "-S", "-c", code)
+    assert r.verdict == "ok" and r.out == "240\n", str(r)
+
+
 def test_sockets_of_an_ordinary_program_are_no_memory(full):
     """Many sockets, little in them: a server and its clients in one guest."""
     code = ("import socket\ns = socket.create_server(('127.0.0.1', 0))\nkept = []\n"

@@ -23,7 +23,6 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -167,12 +166,8 @@ static int gate_datagrams(int family, uint16_t port)
  * from nowhere else, and the broker cannot make any there. They never listen. */
 static int gate_inner(const struct plan_net *net)
 {
-    struct rlimit files;
-    if (net->n_publish == 0)
-        return 0;
-    /* the broker keeps them all, beside what connections need */
-    rlim_t most = getrlimit(RLIMIT_NOFILE, &files) == 0 ? files.rlim_max / 4 : 0;
-    for (rlim_t i = 0; i < MIN(most, (rlim_t)2 * PLAN_PUBLISH_SOCKETS); i++) {
+    unsigned n = plan_net_inner(net);
+    for (unsigned i = 0; i < n; i++) {
         int family = i % 2 ? AF_INET6 : AF_INET;
         int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0 && family == AF_INET6)
