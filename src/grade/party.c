@@ -61,10 +61,10 @@ struct party_module {
 };
 
 static const struct party_module party_modules_tests[] = {
-    {"grade_wire", grade_text_wire},       {"grade_side", grade_text_side},
-    {"grade_tests", grade_text_tests},     {"grade_tame", grade_text_tame},
-    {"grade_plain", grade_text_plain},     {"grade_pytest", grade_text_pytest},
-    {"grade_doctest", grade_text_doctest},
+    {"grade_wire", grade_text_wire},     {"grade_side", grade_text_side},
+    {"grade_words", grade_text_words},   {"grade_tests", grade_text_tests},
+    {"grade_tame", grade_text_tame},     {"grade_plain", grade_text_plain},
+    {"grade_pytest", grade_text_pytest}, {"grade_doctest", grade_text_doctest},
 };
 static const struct party_module party_modules_user[] = {
     {"grade_wire", grade_text_wire},

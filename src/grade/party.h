@@ -48,9 +48,9 @@ struct party {
 };
 
 /* guest_text.c, made from python/cordon/guest/ by tools/embed. */
-extern const char grade_text_wire[], grade_text_side[], grade_text_tests[], grade_text_tame[],
-    grade_text_plain[], grade_text_pytest[], grade_text_doctest[], grade_text_user[],
-    grade_text_zygote[];
+extern const char grade_text_wire[], grade_text_side[], grade_text_words[], grade_text_tests[],
+    grade_text_tame[], grade_text_plain[], grade_text_pytest[], grade_text_doctest[],
+    grade_text_user[], grade_text_zygote[];
 
 /* Starts the interpreter submissions are copied from; NULL: not here, they start cold. The place is
  * the one they will have. */

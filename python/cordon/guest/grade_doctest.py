@@ -2,7 +2,7 @@
 import ast
 
 import grade_side
-from grade_tests import Captured, describe
+from grade_words import Captured, describe
 
 
 def run(suite):

@@ -6,8 +6,8 @@ import time
 
 import grade_side
 import grade_tame
-import grade_tests
-from grade_tests import Captured, describe, status_of
+import grade_words
+from grade_words import Captured, describe, status_of
 
 
 class _Item:
@@ -20,7 +20,7 @@ class _Item:
 def find(tree, text):
     """Every top-level assert; test functions; methods of TestCase classes; without any of them, calls of
     functions that assert."""
-    source = grade_tests.Source(text)
+    source = grade_words.Source(text)
     items = []
     cases = {}
     for node in tree.body:
@@ -95,7 +95,7 @@ def run(suite, tree, items, steps):
         return
     space = suite.globals(tree)
     suite.bind(space)
-    space["@compared"] = grade_tests.compared
+    space["@compared"] = grade_words.compared
     module = type(sys)("tests")
     space = suite.space = _adopt(module, space)
     if not suite.tame:
@@ -122,7 +122,7 @@ class _Step:
 
 
 def _steps(suite, tree, numbers):
-    asserts = grade_tests.Asserts(suite.text)
+    asserts = grade_words.Asserts(suite.text)
     flags = _future(tree)
     return [_Step(node, compile(ast.Module([asserts.statement(node)], []), suite.path, "exec", flags, dont_inherit=True),
                   numbers.get(id(node))) for node in tree.body]

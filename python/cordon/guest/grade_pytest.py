@@ -7,7 +7,7 @@ import os
 import sys
 
 import grade_side
-from grade_tests import Captured, describe
+from grade_words import Captured, describe
 
 
 def run(suite, tree):

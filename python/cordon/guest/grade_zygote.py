@@ -9,7 +9,7 @@ import sys
 
 # Much used and cheap to carry along: each page of them is copied when it is written to.
 COMMON = "abc bisect collections collections.abc copy functools heapq itertools math operator os re string typing".split()
-OWN = ("grade_side", "grade_tests", "grade_tame", "grade_plain", "grade_pytest", "grade_doctest")
+OWN = ("grade_side", "grade_words", "grade_tests", "grade_tame", "grade_plain", "grade_pytest", "grade_doctest")
 
 
 def _site():
