@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from cordon_run import CORDON, GUESTS, LATE_MS, PATIENCE, QUIET, SLOW, guest, guest_path, host_env, run
+from cordon_run import CORDON, GUESTS, LATE_MS, PATIENCE, QUIET, SLOW, guest, guest_path, host_env, run, start
 
 MIB = 1 << 20
 FULL = os.environ.get("CORDON_TEST_FULL") == "1"
@@ -414,6 +414,49 @@ def test_leftovers_in_other_groups_are_found(words, tmp_path):
         for path in made:
             if os.path.exists(path):
                 os.rmdir(path)
+
+
+# ---- a group that was named ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("path,code", [("/nonexistent", 78), ("/tmp", 78), ("/proc", 78)])
+def test_named_group_that_is_none(path, code, full):
+    """Limits in a group that cannot be used are not held somewhere else instead."""
+    r = run("--cgroup", path, "--", "/bin/true")
+    assert (r.verdict, r.code) == ("sandbox_error", code) and path in r.result["error"], str(r)
+
+
+def _delegated():
+    """A v2 group whose children get a memory controller and in which we may make them."""
+    for line in open("/proc/mounts"):
+        _, top, kind, *_ = line.split()
+        if kind != "cgroup2":
+            continue
+        group = top + next(text.split(":", 2)[2].strip() for text in open("/proc/self/cgroup") if text.startswith("0:"))
+        while group.startswith(top):
+            if "memory" in open(group + "/cgroup.subtree_control").read() and os.access(group, os.W_OK):
+                return group
+            group = os.path.dirname(group)
+    return None
+
+
+def test_named_group(full):
+    """The guest's groups are made below it, hold its limits, and are gone afterwards."""
+    parent = _delegated()
+    if not parent:
+        pytest.skip("needs a delegated v2 group with a memory controller (tests/vm has one)")
+    named = f"{parent}/e2e-named-{os.getpid()}"
+    os.mkdir(named)
+    try:
+        p = start("--cgroup", named, "--", "/bin/sleep", str(2 * SLOW))
+        end, below = time.monotonic() + 20 * SLOW, set()
+        while not below and p.poll() is None and time.monotonic() < end:
+            below = {d for d, _, files in os.walk(named) if d != named and open(d + "/cgroup.procs").read()}
+        assert p.wait(60 * SLOW) == 0 and below, "nothing ran below the group"
+        r = run("--cgroup", named, "--memory-limit", "32M", "--time-limit", "20s", "--", "/usr/bin/python3", "-c", "bytearray(200 << 20)")
+        assert r.verdict == "memory_limit" and r.layers["cgroup"].startswith("v2 memory"), str(r)
+        assert [d for d in os.listdir(named) if os.path.isdir(f"{named}/{d}")] == []
+    finally:
+        os.rmdir(named)
 
 
 # ---- stress-ng -----------------------------------------------------------------------------------------
