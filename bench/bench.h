@@ -99,7 +99,8 @@ struct bench_case {
     bool is_subject; /* what the plot is about */
     bool higher_is_better;
     unsigned workers;
-    unsigned max_samples; /* 0: every round */
+    unsigned max_samples;   /* 0: every round */
+    unsigned exact_samples; /* so many in every run, without a warm-up; 0: not said */
     uint64_t timeout_ns;
     uint64_t window_ns;
     struct bar bars[BENCH_MAX_BARS];

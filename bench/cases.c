@@ -379,6 +379,8 @@ static int set_key(struct reader *r, const char *key, const char *value)
         return parse_uint(r, value, &c->workers);
     if (strcmp(key, "max_samples") == 0)
         return parse_uint(r, value, &c->max_samples);
+    if (strcmp(key, "exact_samples") == 0)
+        return parse_uint(r, value, &c->exact_samples);
     if (strcmp(key, "timeout") == 0)
         return parse_duration(r, value, &c->timeout_ns);
     if (strcmp(key, "window") == 0)

@@ -193,7 +193,7 @@ static void run_rounds(const struct case_list *g, const struct options *o, struc
             if (c->state != CASE_READY)
                 continue;
             /* One warm run is enough for a case that is slow by itself. */
-            if (discard ? samples < info->rounds && r > 0
+            if (discard ? c->exact_samples > 0 || (samples < info->rounds && r > 0)
                         : !order_is_due(r - info->warmup, info->rounds, samples))
                 continue;
             sample_take(c, discard);

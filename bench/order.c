@@ -12,6 +12,8 @@ unsigned order_samples(const struct bench_case *c, unsigned rounds)
 {
     unsigned n;
 
+    if (c->exact_samples > 0)
+        return c->exact_samples < rounds ? c->exact_samples : rounds;
     if (c->max_samples == 0)
         return rounds;
     n = rounds >= ORDER_FULL_ROUNDS ? c->max_samples : c->max_samples * rounds / ORDER_FULL_ROUNDS;

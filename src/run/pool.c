@@ -156,6 +156,21 @@ static void key_sweep(struct pool_key *k)
     }
 }
 
+static void key_open(struct pool_key *k, const struct plan *plan)
+{
+    struct cordon_err err;
+    if (warm_open(plan, k->interpreter, &k->warm, &err) < 0) {
+        k->warm = NULL;
+        k->failures++;
+        return;
+    }
+    k->watch = (struct loop_watch){.fd = warm_fd(k->warm), .fn = key_on_event, .data = k};
+    if (loop_set(k->pool->loop, &k->watch, EPOLLIN) < 0)
+        key_failed(k);
+    else
+        k->pool->wants = true;
+}
+
 struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool interpreter)
 {
     struct pool_key *k = pool_key_of(pool, plan);
@@ -164,6 +179,9 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
     k->used_ns = supervise_now_ns();
     k->seen++;
     key_sweep(k);
+    /* many at once, none of which has ended yet */
+    if (!k->warm && k->seen > POOL_FEWEST && k->failures < POOL_FAILURES)
+        key_open(k, plan);
     if (!k->warm || k->failures >= POOL_FAILURES) {
         pool->cold++;
         return NULL;
@@ -189,21 +207,6 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
     struct warm_guest *g = key_remove(k, ready);
     pool->wants = true;
     return g;
-}
-
-static void key_open(struct pool_key *k, const struct plan *plan)
-{
-    struct cordon_err err;
-    if (warm_open(plan, k->interpreter, &k->warm, &err) < 0) {
-        k->warm = NULL;
-        k->failures++;
-        return;
-    }
-    k->watch = (struct loop_watch){.fd = warm_fd(k->warm), .fn = key_on_event, .data = k};
-    if (loop_set(k->pool->loop, &k->watch, EPOLLIN) < 0)
-        key_failed(k);
-    else
-        k->pool->wants = true;
 }
 
 void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)

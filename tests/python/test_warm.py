@@ -385,3 +385,27 @@ def test_many_kinds_of_requests_in_turn(sandbox):
     for i in range(30):
         result = sandbox.run_command(["sh", "-c", f"exit {i % 7}"])
         assert result.exit_code == i % 7
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user has one id for all of its guests")
+def test_no_two_share_a_user():
+    """Cold and prepared guests, running and waiting ones, and the processes they come from."""
+    with Sandbox(timeout=60) as one, Sandbox(timeout=60) as other:
+        runs = [one.start_command(["sleep", "30"])]
+        for sandbox in (one, other):
+            prepared(sandbox)
+            prepared(sandbox, ["python3", "main.py"], files={"main.py": "pass"})
+            runs += [sandbox.start_command(["sleep", "30"]) for _ in range(4)]
+        time.sleep(0.5)
+        users = {}
+        found = set(children(one._lease.supervisor_pid()) + children(other._lease.supervisor_pid()))
+        names = dict(found)
+        for pid, name in found:
+            with open(f"/proc/{pid}/status") as file:
+                status = dict(line.split(":\t", 1) for line in file if ":\t" in line)
+            if name == "cordon-pool" or (name == "cordon-init" and names.get(int(status["PPid"])) != "cordon-init"):
+                users.setdefault(status["Uid"].split()[0], []).append((pid, name))
+        for run in runs:
+            run.cancel()
+    assert len(users) > 8 and "0" not in users
+    assert [shared for shared in users.values() if len(shared) > 1] == []

@@ -45,11 +45,34 @@ static int ids_map(pid_t pid, unsigned in_uid, unsigned out_uid, unsigned in_gid
 }
 
 /* Guests of root get an id of their own: 512 per process id of a supervisor, so that no two living
- * guests share an id and with it the kernel's per-user quotas. */
-unsigned native_next_id(const struct plan *p)
+ * guests share an id and with it the kernel's per-user quotas. One that was given back rests while
+ * the others have their turn. Should all be taken, the oldest is shared. */
+static bool ids_taken[NATIVE_IDS];
+
+unsigned native_id_first(void)
 {
-    static atomic_uint next;
-    return p->host_uid + (unsigned)getpid() * 512u + atomic_fetch_add(&next, 1) % 512u;
+    return PLAN_ID_BASE + (unsigned)getpid() * NATIVE_IDS;
+}
+
+unsigned native_id_take(void)
+{
+    static unsigned next;
+    unsigned at = next;
+    for (unsigned i = 0; i < NATIVE_IDS; i++) {
+        at = (next + i) % NATIVE_IDS;
+        if (!ids_taken[at])
+            break;
+    }
+    next = (at + 1) % NATIVE_IDS;
+    ids_taken[at] = true;
+    return native_id_first() + at;
+}
+
+void native_id_give(unsigned id)
+{
+    unsigned at = id - native_id_first();
+    if (id && at < NATIVE_IDS)
+        ids_taken[at] = false;
 }
 
 int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_err *err)

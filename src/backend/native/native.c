@@ -50,6 +50,8 @@ static void native_free(struct native *n)
     util_close(&n->go_fd);
     util_close(&n->pidfd);
     native_keeper_dir_remove(n->dir, n->is_shared, &n->dir_fd);
+    native_id_give(n->ids[0]);
+    native_id_give(n->ids[1]);
     free(n);
 }
 
@@ -271,7 +273,9 @@ static int native_start(const struct plan *plan, struct guest *ret_guest, bool *
     *ret_host_refused = false;
     if (start_prepare(&s, err) < 0)
         return -1;
-    unsigned id = native_next_id(plan);
+    unsigned id = plan->own_host_ids ? native_id_take() : 0;
+    s.n->ids[0] = id;
+    s.n->ids[1] = s.oci ? s.oci->root_id : 0;
     if (plan->own_host_ids && plan->tier == TIER_FULL &&
         native_idmap_open(plan, id, s.oci ? s.oci->root_id : 0, s.mount_fds, err) < 0) {
         /* the first thing that asks for a user namespace here: its refusal is that of the tier */

@@ -101,6 +101,7 @@ struct native {
     int dir_fd;      /* tier landlock: holds the lock of the guest's folder */
     bool is_shared;  /* other guests may be waiting for the same loop */
     const char *dir; /* belongs to the plan */
+    unsigned ids[2]; /* of ours, 0: none: the guest's, and the root's of a container */
     /* own_kernel: what that kernel had used when the guest began, by its groups */
     uint64_t kernel_user_ns, kernel_sys_ns;
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
@@ -265,7 +266,10 @@ bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags);
 _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct native_guest *g);
 
 /* ids.c, in the supervisor */
-unsigned native_next_id(const struct plan *p);
+#define NATIVE_IDS 512u
+unsigned native_id_first(void);
+unsigned native_id_take(void);
+void native_id_give(unsigned id); /* 0 is accepted */
 int native_write_maps(pid_t pid, unsigned id, bool *ret_refused, struct cordon_err *err);
 /* in the child */
 int native_map_self(const struct plan *p);

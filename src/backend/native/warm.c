@@ -38,6 +38,7 @@ static void warm_unref(struct warm *w)
     util_close(&w->pidfd);
     while (w->n_idle > 0)
         cgroup_destroy(w->idle[--w->n_idle].cgroup);
+    native_id_give(w->own_id);
     if (w->pages)
         munmap(w->pages, WARM_SLOTS * sizeof(*w->pages));
     free(w);
@@ -53,14 +54,28 @@ void warm_close(struct warm *w)
     warm_unref(w);
 }
 
-/* As root the pool has a range of ids of its own, of which every guest gets one. */
-static int warm_write_map(pid_t pid, const char *file, unsigned base)
+/* As root the pool has all ids of this supervisor: the first of its namespace is the spawner's own,
+ * every guest gets another one. */
+static int warm_write_map(pid_t pid, const char *file, unsigned own)
 {
-    char path[48], map[64];
+    char path[48], map[128];
+    unsigned first = native_id_first(), before = own - first, after = NATIVE_IDS - before - 1;
     snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, file);
-    int len = snprintf(map, sizeof(map), "%u %u %u\n", PLAN_GUEST_UID, base, WARM_IDS);
+    int len = snprintf(map, sizeof(map), "%u %u 1\n", PLAN_GUEST_UID, own);
+    if (before > 0)
+        len += snprintf(map + len, sizeof(map) - (size_t)len, "%u %u %u\n", PLAN_GUEST_UID + 1,
+                        first, before);
+    if (after > 0)
+        len += snprintf(map + len, sizeof(map) - (size_t)len, "%u %u %u\n",
+                        PLAN_GUEST_UID + 1 + before, own + 1, after);
     _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
     return fd >= 0 && write(fd, map, (size_t)len) == len ? 0 : -1;
+}
+
+unsigned warm_id_inside(const struct warm *w, unsigned id)
+{
+    unsigned at = id - native_id_first();
+    return id < w->own_id ? at + 1 : at;
 }
 
 static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err *err)
@@ -80,8 +95,7 @@ static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err
         none[i] = -1;
     c.mount_fds = none;
     native_argv_area(&c.argv_area, &c.argv_area_len);
-    for (size_t i = 0; i < WARM_SLOTS; i++)
-        w->pages[i].status.listener_fd = -1;
+    w->pages[0].status.listener_fd = -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "socketpair");
     w->sock = pair[0];
@@ -96,9 +110,9 @@ static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err
     if (pid < 0)
         return err_set(err, CORDON_ERR_HOST, "pool", errno, "new namespaces");
     w->pid = pid;
-    if (w->own_host_ids && (warm_write_map(pid, "uid_map", w->base_id) < 0 ||
-                            warm_write_map(pid, "gid_map", w->base_id) < 0 ||
-                            send(w->sock, "g", 1, MSG_NOSIGNAL) != 1))
+    if (w->own_host_ids &&
+        (warm_write_map(pid, "uid_map", w->own_id) < 0 ||
+         warm_write_map(pid, "gid_map", w->own_id) < 0 || send(w->sock, "g", 1, MSG_NOSIGNAL) != 1))
         return err_set(err, CORDON_ERR_HOST, "pool", errno, "id map");
     return 0;
 }
@@ -113,7 +127,7 @@ int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
     w->sock = w->pidfd = -1;
     w->own_host_ids = plan->own_host_ids;
     w->has_zygote = interpreter;
-    w->base_id = plan->host_uid + (unsigned)getpid() * WARM_IDS;
+    w->own_id = w->own_host_ids ? native_id_take() : 0;
     w->cgroups = plan->cgroups;
     w->limits = plan->limits;
     /* Beside v1 groups the v2 one would only kill and count, and a process of the pool's user
@@ -157,7 +171,7 @@ static pid_t warm_host_pid(int pidfd)
 static void warm_take_reply(struct warm *w, const struct warm_spawned *m, int pidfd)
 {
     for (struct warm_guest *g = w->guests; g; g = g->next) {
-        if (g->slot != m->slot || g->pidfd >= 0)
+        if (g->serial != m->serial || g->pidfd >= 0)
             continue;
         g->error = m->error ? m->error : pidfd < 0 ? EPROTO : 0;
         g->pidfd = pidfd;

@@ -18,17 +18,16 @@
 #define CLAIM_REPLY_MS 2000 /* longest a spawner may take for a clone */
 #define CLAIM_BODY_MAX ((size_t)1 << 30)
 
+/* The lowest ones first: pages that were never used take no memory. */
 static int claim_slot(struct warm *w)
 {
-    for (unsigned i = 1; i < WARM_SLOTS; i++) {
-        unsigned slot = (w->next_slot + i) % WARM_SLOTS;
-        if (slot == 0 || w->slots[slot] == WARM_USED ||
+    for (unsigned slot = 1; slot < WARM_SLOTS; slot++) {
+        if (w->slots[slot] == WARM_USED ||
             (w->slots[slot] == WARM_ENDING && !atomic_load(&w->pages[slot].status.reaped)))
             continue;
         memset(&w->pages[slot], 0, sizeof(w->pages[slot]));
         w->pages[slot].status.listener_fd = -1;
         w->slots[slot] = WARM_USED;
-        w->next_slot = slot;
         return (int)slot;
     }
     return -1;
@@ -49,6 +48,7 @@ void warm_release(struct warm_guest *g)
     struct warm *w = g->warm;
     claim_unlink(g);
     w->slots[g->slot] = g->error ? WARM_FREE : WARM_ENDING;
+    native_id_give(g->id);
     free(g);
     warm_unref_guest(w);
 }
@@ -118,17 +118,16 @@ static int claim_open(struct warm_guest *g, unsigned id, int *fds, struct cordon
 static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
 {
     struct warm *w = g->warm;
-    unsigned id = 0;
-    /* the first id of the range is the spawner's own */
     if (w->own_host_ids)
         do
-            id = native_next_id(&(struct plan){.host_uid = PLAN_ID_BASE}) - w->base_id;
-        while (id == 0);
+            g->id = native_id_take();
+        while (g->id == w->own_id); /* only if all are taken */
     int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX];
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fds[i] = -1;
-    struct warm_spawn m = {.slot = g->slot, .id = id};
-    int r = claim_open(g, w->base_id + id, fds, err);
+    struct warm_spawn m = {.slot = g->slot, .serial = g->serial};
+    m.id = g->id ? warm_id_inside(w, g->id) : 0;
+    int r = claim_open(g, g->id, fds, err);
     if (r == 0)
         r = claim_groups(g, err);
     size_t n = WARM_SPAWN_FDS;
@@ -159,6 +158,7 @@ int warm_park(struct warm *w, struct warm_guest **ret, struct cordon_err *err)
     *g = (struct warm_guest){.warm = w,
                              .next = w->guests,
                              .slot = (unsigned)slot,
+                             .serial = ++w->serials,
                              .status = &w->pages[slot].status,
                              .limits = w->limits,
                              .go_fd = -1,

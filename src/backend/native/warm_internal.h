@@ -10,7 +10,6 @@
 #include "base/buf.h"
 
 #define WARM_SLOTS 640 /* status pages; the first is the spawner's own */
-#define WARM_IDS 512u  /* of guests of root, as in ids.c */
 #define WARM_FDS_MAX 64
 #define WARM_GROUPS 24 /* sets of groups that wait for their next guest */
 
@@ -36,10 +35,10 @@ struct warm {
     pid_t pid;
     union warm_page *pages; /* shared with the spawner and, one each, its guests */
     unsigned char slots[WARM_SLOTS];
-    unsigned next_slot;
+    uint32_t serials;
     struct warm_guest *guests;
     bool own_host_ids;
-    unsigned base_id;
+    unsigned own_id; /* of the spawner, as its user on the host; 0: the caller's */
     unsigned failures;
     struct host_cgroups cgroups;
     struct plan_limits limits;
@@ -51,12 +50,14 @@ struct warm_guest {
     struct warm *warm;
     struct warm_guest *next;
     unsigned slot;
+    uint32_t serial;
     struct native_status *status;
     struct cgroup *cgroup;
     struct plan_limits limits; /* as its groups have them */
     int go_fd, done_fd, pidfd, stdio[3];
     pid_t pid;
-    int error; /* of the spawner; 0: none */
+    unsigned id; /* its user on the host, 0: the caller's */
+    int error;   /* of the spawner; 0: none */
     uint64_t born_ns;
     bool is_claimed;
 };
@@ -65,7 +66,8 @@ struct warm_guest {
  * groups */
 struct warm_spawn {
     uint32_t slot;
-    uint32_t id; /* offset of its user in the pool's namespace */
+    uint32_t serial; /* tells guests of one slot apart */
+    uint32_t id;     /* offset of its user in the pool's namespace */
     uint32_t has_group;
     uint32_t n_entries;
 };
@@ -73,7 +75,7 @@ struct warm_spawn {
 
 /* spawner → supervisor, with a pidfd unless error is set */
 struct warm_spawned {
-    uint32_t slot;
+    uint32_t slot, serial;
     int32_t error;
 };
 
@@ -82,7 +84,9 @@ struct warm_order_file {
     int64_t fd; /* index of its descriptor, -1: data */
 };
 
-/* warm.c: a guest gives its share of the spawner back. */
+/* warm.c: how far from the first id of the pool's namespace this id of the host is. */
+unsigned warm_id_inside(const struct warm *warm, unsigned id);
+/* A guest gives its share of the spawner back. */
 void warm_unref_guest(struct warm *warm);
 
 /* warm_order.c */

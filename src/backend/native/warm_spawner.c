@@ -103,7 +103,7 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
 
 static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const int *fds)
 {
-    struct warm_spawned reply = {.slot = m->slot};
+    struct warm_spawned reply = {.slot = m->slot, .serial = m->serial};
     int pidfd = -1, net_fd = warm_netns_take(m->slot);
     struct clone_args args = {
         .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
