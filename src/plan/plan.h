@@ -277,6 +277,9 @@ struct plan_request {
 
 /* One of the two parts an overlay is made of, which no guest sees by itself. */
 bool plan_oci_is_layer(const struct plan_op *op);
+/* A piece of the host's /etc that lies in the bundle's root already, where the runtime need not put
+ * it: under gVisor every mount is a connection of its own to a file server. */
+bool plan_oci_is_laid(const struct plan *plan, const struct plan_op *op);
 
 /* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy.
  */

@@ -239,7 +239,7 @@ static int oci_op(struct plan *p, struct jsonw *j, size_t i, struct cordon_err *
     const struct plan_op *op = &p->ops[i];
     switch (op->kind) {
     case PLAN_OP_BIND:
-        if ((op->flags & PLAN_BIND_DEV) || plan_oci_is_layer(op))
+        if ((op->flags & PLAN_BIND_DEV) || plan_oci_is_layer(op) || plan_oci_is_laid(p, op))
             return 0; /* devices are the runtime's own; layers go into the overlay */
         return oci_bind(p, j, op, arena_printf(&p->arena, PLAN_OCI_BINDS "/%zu", i),
                         op->flags & PLAN_BIND_RW, err);
@@ -335,6 +335,13 @@ static int oci_config(struct plan *p, struct plan_oci *o, struct cordon_err *err
     jsonw_close(&j, '}');
     o->config = text.failed ? NULL : arena_strdup(&p->arena, text.data);
     return o->config ? 0 : err_nomem(err, "plan");
+}
+
+bool plan_oci_is_laid(const struct plan *p, const struct plan_op *op)
+{
+    return p->own_kernel && !p->rootfs && op->kind == PLAN_OP_BIND &&
+           !(op->flags & (PLAN_BIND_RW | PLAN_BIND_DEV | PLAN_BIND_GRANT)) &&
+           str_starts(op->dst, "etc/");
 }
 
 bool plan_oci_is_layer(const struct plan_op *op)

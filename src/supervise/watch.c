@@ -279,7 +279,8 @@ uint64_t supervise_watch_tick(struct supervised *s, uint64_t now)
             supervise_end(s, CAUSE_STUCK);
             return UINT64_MAX;
         }
-        return now + 3 * WATCH_FAST_NS;
+        /* another kernel takes its time, and needs the cores for it */
+        return now + (s->plan->own_kernel ? 10 : 3) * WATCH_FAST_NS;
     }
     uint64_t deadline = s->plan->limits.wall_ns ? started + s->plan->limits.wall_ns : UINT64_MAX;
     if (now >= deadline) {

@@ -82,7 +82,8 @@ static _Noreturn void inside_end(struct inside *in, enum native_hit hit)
     } else if (s->state == NATIVE_FAILED) {
         inside_fail(in, s->stage, s->fail_errno, s->what);
     }
-    sync(); /* the launcher does not wait for more than this word */
+    if (in->c->plan->writes_host)
+        sync(); /* the launcher does not wait for more than this word */
     inside_tell(in);
     _exit(0);
 }
@@ -178,7 +179,7 @@ int oci_inside_main(struct native_child *c)
         inside_fail(&in, "signals", errno, "signalfd");
     in.report.state = NATIVE_STARTED;
     inside_tell(&in);
-    in.began_ns = in.duty.began_ns = native_now_ns();
+    in.began_ns = in.duty.began_ns = in.told_ns = native_now_ns();
     in.main_pid = native_guest_clone(&guest);
     if (in.main_pid < 0)
         inside_fail(&in, "fork", errno, "clone");

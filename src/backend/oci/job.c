@@ -18,6 +18,7 @@ struct job_head {
     int32_t landlock_abi;
     uint64_t memory_bytes; /* what init itself has to hold, by looking; 0: nothing */
     uint32_t processes, cpu_percent;
+    uint8_t writes; /* into folders that are read when it is gone */
     uint8_t scope_signals, terminal, runtime, notify, refuse_fork, has_v2, has_apparmor;
 };
 
@@ -38,6 +39,7 @@ int oci_job_make(const struct plan *p, char **ret, size_t *ret_len, struct cordo
                          .memory_bytes = p->oci->look.memory_bytes,
                          .processes = p->oci->look.processes,
                          .cpu_percent = p->oci->look.cpu_percent,
+                         .writes = p->writes_host || p->hands_back_cwd,
                          .scope_signals = p->scope_signals,
                          .terminal = p->terminal,
                          .runtime = (uint8_t)p->oci->runtime,
@@ -146,6 +148,7 @@ int oci_job_read(char *text, size_t len, struct plan *p)
     p->limits.processes = h->processes;
     p->limits.cpu_percent = h->cpu_percent;
     p->landlock_abi = h->landlock_abi;
+    p->writes_host = h->writes;
     p->scope_signals = h->scope_signals;
     p->terminal = h->terminal;
     p->filter_options.notify = h->notify;

@@ -129,8 +129,20 @@ static void launch_place(struct native_child *c)
         oci_gvisor_prepare(c);
 }
 
+/* In the bundle's root itself, whose folders above it are ours. */
+static void launch_lay(struct native_child *c, int rootfd, const struct plan_op *op, int tree)
+{
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    native_root_make_target(c, rootfd, op, !(op->flags & PLAN_BIND_FILE));
+    _cleanup_close_ int target = sys_openat2(rootfd, op->dst, &how);
+    if (target < 0 || sys_move_mount(tree, "", target, "",
+                                     SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        native_child_fail(c, "bind", errno, op->dst);
+}
+
 /* Every flag is set here, on all mounts of the tree at once; the runtime's binds inherit them. */
-static void launch_bind(struct native_child *c, size_t i, const char *at)
+static void launch_bind(struct native_child *c, size_t i, const char *at, int rootfd)
 {
     const struct plan_op *op = &c->plan->ops[i];
     _cleanup_close_ int tree = c->mount_fds[i] >= 0 ? c->mount_fds[i] : native_open_source(op);
@@ -143,6 +155,10 @@ static void launch_bind(struct native_child *c, size_t i, const char *at)
         attr.attr_set |= SYS_MOUNT_ATTR_NOEXEC;
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         native_child_fail(c, "bind", errno, op->src);
+    if (rootfd >= 0) {
+        launch_lay(c, rootfd, op, tree);
+        return;
+    }
     if ((op->flags & PLAN_BIND_FILE ? mknod(at, S_IFREG | 0644, 0) : mkdir(at, 0755)) < 0)
         native_child_fail(c, "bundle", errno, at);
     if (sys_move_mount(tree, "", AT_FDCWD, at, SYS_MOVE_MOUNT_F_EMPTY_PATH) < 0)
@@ -221,8 +237,8 @@ static void launch_op(struct native_child *c, int rootfd, int overlay, size_t i)
         snprintf(at, sizeof(at), plan_oci_is_layer(op) ? PLAN_OCI_OVERLAY "/%s" : "%s", op->dst);
         if (!plan_oci_is_layer(op))
             snprintf(at, sizeof(at), PLAN_OCI_BINDS "/%zu", i);
-        launch_bind(c, i, at);
-        if (plan_oci_is_layer(op))
+        launch_bind(c, i, at, plan_oci_is_laid(c->plan, op) ? rootfd : -1);
+        if (plan_oci_is_layer(op) || plan_oci_is_laid(c->plan, op))
             return;
         break;
     case PLAN_OP_OVERLAY: launch_overlay(c, overlay, op); break;
