@@ -139,7 +139,7 @@ static void guard_block_link4(struct init *in, struct nft *n)
     _cleanup_fclose_ FILE *f = fopen("/proc/net/route", "re");
     if (!f)
         init_fail(in, INIT_STAGE_GUARD, errno);
-    while (fgets(line, sizeof(line), f)) {
+    while (f && fgets(line, sizeof(line), f)) {
         struct init_blocked b = {.is_v4 = 1};
         uint32_t net, gateway, mask; /* as they lie in memory */
         if (sscanf(line, "%*s %8x %8x %*x %*d %*d %*d %8x", &net, &gateway, &mask) != 3 ||

@@ -1,7 +1,7 @@
-/* The pid 1 of a container that serves a sequence of commands: it runs nothing itself, reaps, and keeps
- * the container until its standard input ends. Commands come beside it through the engine, or, which
- * takes a tenth of the time, as a socket on a channel: each gets a process of its own that
- * goes on as a pid 1 started by the engine would.
+/* The pid 1 of a container that serves a sequence of commands: it runs nothing itself, reaps, and
+ * keeps the container until its standard input ends. Commands come beside it through the engine,
+ * or, which takes a tenth of the time, as a socket on a channel: each gets a process of its own
+ * that goes on as a pid 1 started by the engine would.
  *
  * The channel is connected before any guest exists, to a socket that is gone from its folder then;
  * guests cannot reach it, as nobody can look into pid 1. */

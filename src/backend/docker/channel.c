@@ -63,7 +63,10 @@ void channel_hide(struct channel *c)
 
 int channel_accept(struct channel *c)
 {
-    int fd = c->listen_fd < 0 ? -1 : accept4(c->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    struct sockaddr_un peer;
+    socklen_t len = sizeof(peer);
+    int fd =
+        c->listen_fd < 0 ? -1 : accept4(c->listen_fd, (struct sockaddr *)&peer, &len, SOCK_CLOEXEC);
     util_close(&c->listen_fd);
     channel_hide(c);
     return fd;
