@@ -4,8 +4,9 @@
 
 #include <stddef.h>
 
-/* In a child: keeps these descriptors, as 0, 1, 2 ..., and closes every other. The sockets and pipes
- * of a parent must not stay open in a child: their other ends wait for them to close. -1 and errno. */
+/* In a child: keeps these descriptors, as 0, 1, 2 ..., and closes every other. The sockets and
+ * pipes of a parent must not stay open in a child: their other ends wait for them to close. -1 and
+ * errno. */
 int detach_keep(const int *fds, size_t n);
 
 /* A process of its own, nobody's child, with nothing but these descriptors and the lowest priority:

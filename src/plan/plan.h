@@ -192,6 +192,9 @@ struct plan {
     struct plan_container container; /* of the docker backend */
     enum tier tier;                  /* of the native backend */
     bool is_handle;                  /* one of many runs of a caller, perhaps at once */
+    bool covers_sockets; /* folders of the host are granted: sockets in them that were known when
+                            the plan was made are covered, others cannot be */
+    unsigned n_sockets;  /* how many that were */
     const char *profile;
 
     struct plan_op *ops;

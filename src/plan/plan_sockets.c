@@ -3,7 +3,10 @@
  * Neither a read-only mount nor a network namespace keeps a guest from connecting to a socket that
  * has a name in a folder it sees, and what listens there was not written for strangers. The kernel
  * lists them all; those below a grant are covered. One read per run with a grant, whatever lies in
- * the folders. (Tier landlock needs none of it: its filter refuses connections to names.) */
+ * the folders. Out of sight are those a program binds later or by a relative name, and those of
+ * other network namespaces; no kernel so far lets a mount or a Landlock rule refuse them, so the
+ * result says what was done. (Tier landlock needs none of it: its filter refuses connections to
+ * names.) */
 #include "plan/plan_internal.h"
 
 #include <errno.h>
@@ -76,6 +79,7 @@ static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t
         const char *inside = arena_printf(&p->arena, "%s%s", grants[i].dst, path + len);
         if (!inside || plan_full_mask(p, inside, false) < 0)
             return err_nomem(err, "plan");
+        p->n_sockets++;
     }
     return 0;
 }
@@ -87,6 +91,7 @@ int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, stru
         folders |= grants[i].src && grants[i].is_dir;
     if (!folders)
         return 0;
+    p->covers_sockets = true;
     _cleanup_free_ char *text = NULL;
     if (sockets_read(&text, err) < 0)
         return -1;

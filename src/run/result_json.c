@@ -196,6 +196,12 @@ void result_json_enforcement(struct jsonw *j, const struct result *r)
             jsonw_str(j, "root", "read-only image");
         if (r->workspace_mode)
             jsonw_str(j, "workspace", r->workspace_mode);
+        if (p->covers_sockets) {
+            char text[64];
+            snprintf(text, sizeof(text), "%u known in grants covered, later ones not",
+                     p->n_sockets);
+            jsonw_str(j, "host_sockets", text);
+        }
     }
     jsonw_close(j, '}');
     jsonw_close(j, '}');

@@ -106,6 +106,7 @@ def test_sockets_of_the_host_inside_a_grant_are_out_of_reach(full, shared):
         for option in ("--allow-read", "--allow-write"):
             r = run(option, shared, "--", "/usr/bin/python3", "-c", CONNECT, folder / "service.sock")
             assert "connected" not in r.out, option
+            assert r.layers["host_sockets"] == "1 known in grants covered, later ones not", str(r)
         r = run("--mount", f"{shared}:/data", "--", "/usr/bin/python3", "-c", CONNECT, "/data/deep/service.sock")
         assert "connected" not in r.out
         # a guest's own sockets work in the same folder
@@ -113,3 +114,4 @@ def test_sockets_of_the_host_inside_a_grant_are_out_of_reach(full, shared):
                "c = socket.socket(socket.AF_UNIX); c.connect(%r); print('connected')" % ((str(folder / "own.sock"),) * 2))
         r = run("--allow-write", shared, "--", "/usr/bin/python3", "-c", own)
         assert "connected" in r.out, str(r)
+    assert "host_sockets" not in run("--", "/bin/true").layers, "nothing is granted"
