@@ -92,7 +92,7 @@ static void workspace_on_result(struct cli_run_in *in, struct run_job *job)
     struct run_files *f = &job->files_changed;
     if (r->ws->is_tree && f->compared) {
         struct cordon_err err;
-        struct apply_options all = {.force = true};
+        struct apply_options all = {.force = true, .folders = true};
         struct apply_report report;
         if (apply_changes(r->ws, &f->changes, NULL, &all, &report, &err) < 0)
             result_from_error(result, &err);

@@ -184,6 +184,18 @@ static void apply_gone_folders(const struct workspace *ws, const struct tree_cha
     }
 }
 
+static int apply_new_folders(const struct workspace *ws, const struct tree_changes *changes,
+                             struct cordon_err *err)
+{
+    for (size_t i = 0; i < changes->n_new; i++) {
+        const char *path = changes->new_dirs[i], *name;
+        _cleanup_close_ int dir = tree_make_parent(ws->base_fd, path, &name);
+        if (dir < 0 || (mkdirat(dir, name, 0777) < 0 && errno != EEXIST))
+            return err_set(err, CORDON_ERR_INTERNAL, "apply", errno, "%.900s", path);
+    }
+    return 0;
+}
+
 int apply_changes(const struct workspace *ws, const struct tree_changes *changes,
                   struct base_notes *notes, const struct apply_options *options,
                   struct apply_report *report, struct cordon_err *err)
@@ -194,6 +206,8 @@ int apply_changes(const struct workspace *ws, const struct tree_changes *changes
         apply_pass(ws, changes, notes, options, true, report, err) < 0)
         return -1;
     apply_gone_folders(ws, changes, options);
+    if (options->folders && apply_new_folders(ws, changes, err) < 0)
+        return -1;
     return apply_pass(ws, changes, notes, options, false, report, err);
 }
 

@@ -8,7 +8,8 @@
 struct apply_options {
     char *const *paths; /* relative; a folder stands for all below it. NULL: everything */
     size_t n_paths;
-    bool force; /* over what moved on the host, and protected paths that were not named */
+    bool folders; /* empty folders, too: the tree is to be as the guest left it */
+    bool force;   /* over what moved on the host, and protected paths that were not named */
 };
 
 struct apply_report {

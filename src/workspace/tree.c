@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "workspace/tree_internal.h"
 
 /* A folder that is to be compared: where it is, and which layers show through there. */
 struct tree_node {
@@ -26,14 +27,6 @@ struct tree_node {
 
 enum { LAYER_OLD_UPPER = 1, LAYER_OLD_BASE = 2, LAYER_NEW_UPPER = 4, LAYER_NEW_BASE = 8 };
 #define LAYERS 4
-
-/* A folder of the guest's that even its owner may not enter: opened up while we look. */
-struct tree_fix {
-    struct tree_fix *next;
-    int layer_fd;
-    mode_t mode;
-    char path[];
-};
 
 struct tree_walk {
     struct tree_changes *out;
@@ -259,17 +252,6 @@ static bool tree_judge(const struct tree_entry *old, const struct tree_entry *ne
     return old->mode != new->mode;
 }
 
-static void *tree_grow(void *list, size_t n, size_t *cap, size_t size)
-{
-    if (n < *cap)
-        return list;
-    size_t more = *cap ? *cap * 2 : 64;
-    void *grown = reallocarray(list, more, size);
-    if (grown)
-        *cap = more;
-    return grown;
-}
-
 static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
                     const struct tree_entry *old, const struct tree_entry *new)
 {
@@ -305,14 +287,28 @@ static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *
     return 0;
 }
 
-static int tree_note_gone(struct tree_walk *w, const char *path)
+static int tree_note_dir(struct tree_changes *c, const char ***list, size_t *n, size_t *cap,
+                         const char *path)
 {
-    struct tree_changes *c = w->out;
-    const char **list = tree_grow(c->gone_dirs, c->n_gone, &c->cap_gone, sizeof(*list));
-    if (!list)
+    const char **grown = tree_grow(*list, *n, cap, sizeof(*grown));
+    if (!grown)
         return -1;
-    c->gone_dirs = list;
-    return (list[c->n_gone++] = arena_strdup(&c->arena, path)) ? 0 : -1;
+    *list = grown;
+    if (!(grown[*n] = arena_strdup(&c->arena, path)))
+        return -1;
+    ++*n;
+    return 0;
+}
+
+/* Folders are no changes of their own; whoever puts changes in place needs to know them. */
+static int tree_note_folders(struct tree_changes *c, const struct tree_entry *old,
+                             const struct tree_entry *new, const char *path)
+{
+    if (old->type == TREE_DIR && new->type != TREE_DIR)
+        return tree_note_dir(c, &c->gone_dirs, &c->n_gone, &c->cap_gone, path);
+    if (new->type == TREE_DIR && old->type != TREE_DIR && c->n_new < TREE_ENTRIES_MAX)
+        return tree_note_dir(c, &c->new_dirs, &c->n_new, &c->cap_new, path);
+    return 0;
 }
 
 static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const int *dirs,
@@ -332,7 +328,7 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
             return 0;
     }
     struct tree_entry a = old.entry, b = new.entry;
-    if (a.type == TREE_DIR && b.type != TREE_DIR && tree_note_gone(w, path) < 0)
+    if (tree_note_folders(w->out, &a, &b, path) < 0)
         return -1;
     if (a.type == TREE_DIR)
         a.type = TREE_ABSENT;
@@ -424,11 +420,6 @@ static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
     return r;
 }
 
-static int tree_order(const void *a, const void *b)
-{
-    return strcmp(((const struct tree_change *)a)->path, ((const struct tree_change *)b)->path);
-}
-
 int tree_compare(const struct tree_state *old, const struct tree_state *new,
                  const struct tree_options *options, struct tree_changes *ret_changes,
                  struct cordon_err *err)
@@ -453,57 +444,11 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
         return err_nomem(err, "diff");
     }
     if (changes.n > 1)
-        qsort(changes.list, changes.n, sizeof(*changes.list), tree_order);
+        qsort(changes.list, changes.n, sizeof(*changes.list), tree_change_order);
     if (changes.n_gone > 1)
         qsort(changes.gone_dirs, changes.n_gone, sizeof(char *), tree_names_order);
+    if (changes.n_new > 1)
+        qsort(changes.new_dirs, changes.n_new, sizeof(char *), tree_names_order);
     *ret_changes = changes;
     return 0;
-}
-
-void tree_changes_settle(struct tree_changes *c)
-{
-    while (c->fixes) {
-        struct tree_fix *fix = c->fixes;
-        c->fixes = fix->next;
-        _cleanup_close_ int fd = tree_open_dir(fix->layer_fd, fix->path);
-        if (fd >= 0)
-            fchmod(fd, fix->mode);
-        free(fix);
-    }
-}
-
-void tree_changes_done(struct tree_changes *c)
-{
-    tree_changes_settle(c);
-    util_close(&c->own_fds[0]);
-    util_close(&c->own_fds[1]);
-    free(c->list);
-    free(c->gone_dirs);
-    arena_done(&c->arena);
-    *c = TREE_CHANGES_INIT;
-}
-
-int tree_changes_add(struct tree_changes *c, const char *path, enum tree_kind kind)
-{
-    struct tree_change *list = tree_grow(c->list, c->n, &c->cap, sizeof(*list));
-    if (!list)
-        return -1;
-    c->list = list;
-    const char *copy = arena_strdup(&c->arena, path);
-    if (!copy)
-        return -1;
-    list[c->n++] = (struct tree_change){.path = copy,
-                                        .kind = kind,
-                                        .old = {.layer_fd = -1},
-                                        .new = {.layer_fd = -1},
-                                        .omitted = true,
-                                        .is_protected = true,
-                                        .is_elsewhere = true};
-    return 0;
-}
-
-const struct tree_change *tree_changes_find(const struct tree_changes *c, const char *path)
-{
-    struct tree_change key = {.path = path};
-    return c->n ? bsearch(&key, c->list, c->n, sizeof(key), tree_order) : NULL;
 }

@@ -76,6 +76,8 @@ struct tree_changes {
     size_t n, cap;
     const char **gone_dirs; /* folders of the old side that the new one lacks, sorted */
     size_t n_gone, cap_gone;
+    const char **new_dirs; /* the other way round */
+    size_t n_new, cap_new;
     size_t looked;  /* names that were read to find them */
     bool truncated; /* more than TREE_ENTRIES_MAX, deeper than TREE_PATH_MAX, or unreadable folders
                      */

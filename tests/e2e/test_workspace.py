@@ -278,6 +278,14 @@ def test_a_tasks_own_tree(shared):
     assert not tree.exists()
 
 
+def test_empty_folders_of_a_tasks_own_tree_stay(shared):
+    ident = ws("new", cwd=shared).stdout.split()[-1]
+    ws_run(ident, "mkdir -p empty/inner other; echo x > other/f", shared)
+    assert ws_run(ident, "ls -d empty/inner other; rmdir empty/inner; rm -r other", shared)["stdout"] == "empty/inner\nother\n"
+    assert ws_run(ident, "find . | sort", shared)["stdout"] == ".\n./empty\n"
+    ws("rm", ident, cwd=shared)
+
+
 def test_apply_refuses_what_moved_underneath(project, shared):
     ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
     ws_run(ident, "echo guest >> a.txt; echo guest > new; rm gone.txt", shared)
