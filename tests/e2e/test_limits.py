@@ -115,6 +115,8 @@ def test_memory_that_only_a_cgroup_counts(world, kind):
 @pytest.mark.parametrize("kind", ["hidden", "held", "trimmed"])
 def test_shared_memory_that_no_process_shows(world, kind):
     """Pages of shared mappings in nobody's page tables: charged to the group, or found by what the host gained."""
+    if kind == "trimmed" and world.is_root and not world.full:
+        pytest.skip("needs the right to look into a guest's mappings: root of a container has none (CAP_SYS_PTRACE)")
     opts = ["--memory-limit", "64M", "--time-limit", "20s"]
     r = guest("memory", kind, "400", "1000", opts=opts)
     assert (r.verdict, r.code) == ("memory_limit", 125), str(r)
