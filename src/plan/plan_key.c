@@ -100,9 +100,8 @@ void plan_key(const struct plan *p, struct buf *out)
 
 static bool key_is_for_start(const char *variable)
 {
-    static const char *const names[] = {
-        "PYTHON", "LD_",  "LC_",       "LANGUAGE=", "GLIBC_", "MALLOC_",      "TZ",
-        "OMP_",   "MKL_", "OPENBLAS_", "LANG=",     "HOME=",  "CORDON_ZYGOTE"};
+    static const char *const names[] = {"PYTHON", "LD_",  "LC_",  "LANGUAGE=", "GLIBC_", "MALLOC_",
+                                        "TZ",     "OMP_", "MKL_", "OPENBLAS_", "LANG=",  "HOME="};
     static const char *const usual[] = {"LANG=C.UTF-8", "HOME=" PLAN_HOME, "PYTHONPATH=.cordon"};
     for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
         if (str_eq(variable, usual[i]))

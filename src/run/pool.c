@@ -16,6 +16,8 @@
 #define POOL_AGE_NS (20 * 1000000000ull)    /* a guest that waits longer is made anew */
 #define POOL_UNUSED_NS (30 * 1000000000ull) /* a key that nobody asks for is forgotten */
 #define POOL_FAILURES 3                     /* in a row, after which a key is left to cold starts */
+#define POOL_INTERPRETER_RUNS 1000 /* children of one interpreter share its layout and hash seed   \
+                                    */
 #define POOL_KEY_MAX (256 * 1024)
 
 void pool_init(struct pool *pool, struct loop *loop)
@@ -164,6 +166,7 @@ static void key_open(struct pool_key *k, const struct plan *plan)
         k->failures++;
         return;
     }
+    k->taken = 0;
     k->watch = (struct loop_watch){.fd = warm_fd(k->warm), .fn = key_on_event, .data = k};
     if (loop_set(k->pool->loop, &k->watch, EPOLLIN) < 0)
         key_failed(k);
@@ -206,6 +209,7 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
     }
     struct warm_guest *g = key_remove(k, ready);
     pool->wants = true;
+    k->taken++;
     return g;
 }
 
@@ -219,6 +223,8 @@ void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)
     /* who names modules has said that there will be more */
     if (plan->preload)
         k->seen = MAX(k->seen, 2u);
+    if (k->warm && k->interpreter && k->taken >= POOL_INTERPRETER_RUNS)
+        key_close(k); /* guests that still run keep it until they end */
     if (!k->warm && k->seen >= 2 && k->failures < POOL_FAILURES)
         key_open(k, plan);
     while (k->warm && k->seen >= 2 && k->n_parked < POOL_FEWEST) {

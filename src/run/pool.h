@@ -31,6 +31,7 @@ struct pool_key {
     size_t target;
     bool interpreter;
     unsigned seen, failures;
+    unsigned taken; /* guests of this spawner */
     uint64_t used_ns;
 };
 

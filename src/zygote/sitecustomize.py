@@ -127,12 +127,12 @@ def prepare():
     import cordon_zygote
     sys.path.remove(place)
     sys.path_importer_cache.pop(place, None)
-    for name in os.environ["CORDON_ZYGOTE_PRELOAD"].split(","):
+    script, modules = os.fsdecode(os.read(8, 8192)).split("\n", 1)
+    for name in modules.split(","):
         if name:
             __import__(name)
     if len(os.listdir("/proc/self/task")) != 1:
         os._exit(3)  # a fork would leave the other threads behind, in whatever they were doing
-    script = os.environ["CORDON_ZYGOTE_SCRIPT"]
     hooked.append(sys.path_hooks[0])
     cordon_zygote.prepare(script, os.path.abspath(script), adopt, status, leave, hooked[0])
     sys.path_hooks[0] = cordon_zygote.hook

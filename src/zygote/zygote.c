@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -91,6 +92,7 @@ __attribute__((visibility("default"))) PyObject *PyInit_cordon_zygote(void);
 static PyObject *zygote_adopt, *zygote_status, *zygote_leave; /* of sitecustomize.py, in children */
 static PyObject *zygote_instead;                              /* the hook whose place we have */
 static char zygote_script[256], zygote_path[512]; /* as written, and as later Pythons make it */
+static char *zygote_environ, *zygote_environ_end; /* what /proc/self/environ shows */
 static bool zygote_is_done;                       /* this is a child that has its order */
 
 /* ---- messages ---- */
@@ -241,6 +243,42 @@ static void walls_enter(int join)
 
 /* ---- the order ---- */
 
+/* Where the kernel put our own variables. Nothing refers to them once adopt() has replaced all. */
+static void environ_find(void)
+{
+    char text[1024], *at;
+    unsigned long start = 0, end = 0;
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    at = strrchr(text, ')');
+    for (int field = 2; at && field < 50; field++)
+        at = strchr(at + 1, ' ');
+    if (!at || sscanf(at, "%lu %lu", &start, &end) != 2 || start == 0 || end <= start)
+        return;
+    zygote_environ = (char *)start;
+    zygote_environ_end = (char *)end;
+}
+
+/* As many of the guest's as fit, in the place of ours. */
+static void environ_show(const char *base, size_t len, uint64_t at, uint64_t n)
+{
+    const uint64_t *offsets = (const uint64_t *)(const void *)(base + at);
+    char *to = zygote_environ;
+    if (!to)
+        return;
+    memset(to, 0, (size_t)(zygote_environ_end - to));
+    for (uint64_t i = 0; i < n && offsets[i] < len; i++) {
+        size_t size = strlen(base + offsets[i]) + 1;
+        if (size > (size_t)(zygote_environ_end - to))
+            return;
+        memcpy(to, base + offsets[i], size);
+        to += size;
+    }
+}
+
 static PyObject *order_list(const char *base, size_t len, uint64_t at, uint64_t n)
 {
     PyObject *list = PyList_New(0);
@@ -274,10 +312,6 @@ static PyObject *order_take(int join)
     const struct warm_order_body *b = (const void *)bytes;
     PyObject *argv = order_list(bytes, order.len, b->argv, b->n_argv);
     PyObject *env = order_list(bytes, order.len, b->env, b->n_env);
-    if (order.is_memfd)
-        munmap(bytes, order.len);
-    else
-        memset(body, 0, sizeof(body)); /* what the guest changes in its variables is changed */
     PyObject *r = argv && env
                       ? PyObject_CallFunctionObjArgs(zygote_adopt, argv, env, (PyObject *)NULL)
                       : NULL;
@@ -285,6 +319,11 @@ static PyObject *order_take(int join)
         PyErr_Print();
         _exit(125);
     }
+    environ_show(bytes, order.len, b->env, b->n_env);
+    if (order.is_memfd)
+        munmap(bytes, order.len);
+    else
+        memset(body, 0, sizeof(body)); /* what the guest changes in its variables is changed */
     return r;
 }
 
@@ -402,6 +441,7 @@ static PyObject *zygote_prepare(PyObject *self, PyObject *args)
     PyObject *const kept[] = {zygote_adopt, zygote_status, zygote_leave, zygote_instead};
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
         Py_IncRef(kept[i]);
+    environ_find();
     strncpy(zygote_path, path, sizeof(zygote_path) - 1);
     strncpy(zygote_script, script, sizeof(zygote_script) - 1);
     return PyList_New(0);

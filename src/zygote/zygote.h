@@ -8,6 +8,7 @@
 #define ZYGOTE_SOCKET 8 /* in the interpreter: commands */
 #define ZYGOTE_FOLDER 9 /* its own modules */
 #define ZYGOTE_FDS_MAX 16
+#define ZYGOTE_WORDS_MAX 8192 /* the first message: its script, a line end, modules to import */
 #define ZYGOTE_FILTER_MAX 32768
 
 /* a guest's pid 1 → interpreter, with descriptors: its pid namespace, a socket to it, three streams

@@ -266,3 +266,12 @@ def test_modules_with_threads_and_missing_ones_fall_back():
         for i in range(6):
             assert run(sandbox, f"print({i})").stdout == f"{i}\n"
             time.sleep(0.05)
+
+
+def test_environ_is_the_guests_own(kept):
+    """What /proc shows of the environment is the run's, not the interpreter's from before the fork."""
+    code = "print([word for word in open('/proc/self/environ').read().split('\\0') if word])"
+    shown = warm(kept, code, env={"WORD": "own"}).stdout
+    assert "WORD=own" in shown and "PATH=/usr/local/bin:/usr/bin:/bin" in shown
+    for foreign in ("ZYGOTE", "PYTHONPATH", "NUM_THREADS"):
+        assert foreign not in shown

@@ -60,7 +60,7 @@ static _Noreturn void zygote_exec(struct native_child *c, int zygote_fd, int fol
 {
     static const char *const places[] = {"/usr/local/bin/python3", "/usr/bin/python3",
                                          "/bin/python3"};
-    static char script[300], preload[4096], home[128];
+    static char home[128];
     const char *name = c->plan->argv[1];
     char *argv[] = {"python3", (char *)name, NULL};
     char *env[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
@@ -72,13 +72,8 @@ static _Noreturn void zygote_exec(struct native_child *c, int zygote_fd, int fol
                    "OPENBLAS_NUM_THREADS=1",
                    "OMP_NUM_THREADS=1",
                    "MKL_NUM_THREADS=1",
-                   script,
-                   preload,
                    NULL};
     snprintf(home, sizeof(home), "HOME=%s", PLAN_HOME);
-    snprintf(script, sizeof(script), "CORDON_ZYGOTE_SCRIPT=%s", name);
-    snprintf(preload, sizeof(preload), "CORDON_ZYGOTE_PRELOAD=%s",
-             c->plan->preload ? c->plan->preload : "");
     sigset_t none;
     sigemptyset(&none);
     if (zygote_streams() < 0 || dup2(zygote_fd, ZYGOTE_SOCKET) < 0 ||
@@ -103,6 +98,13 @@ int warm_zygote_start(struct native_child *c, int folder_fd)
     if (pid < 0)
         native_child_fail(c, "interpreter", errno, "fork");
     close(pair[1]);
+    /* what it is to be, once: variables would stay in its /proc/self/environ, and so in the guests'
+     */
+    char words[ZYGOTE_WORDS_MAX];
+    int len = snprintf(words, sizeof(words), "%s\n%s", c->plan->argv[1],
+                       c->plan->preload ? c->plan->preload : "");
+    if (len >= (int)sizeof(words) || send(pair[0], words, (size_t)len, MSG_NOSIGNAL) != len)
+        native_child_fail(c, "interpreter", EMSGSIZE, "words");
     return pair[0];
 }
 
