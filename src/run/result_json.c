@@ -140,6 +140,18 @@ static void json_container(struct jsonw *j, const struct result *r)
 }
 
 /* What stood around the guest. With no start there was no wall, and it says so. */
+/* What stood around the host's own files. */
+static void result_json_files(struct jsonw *j, const struct result *r)
+{
+    char text[64];
+    if (r->workspace_mode)
+        jsonw_str(j, "workspace", r->workspace_mode);
+    if (!r->plan->covers_sockets)
+        return;
+    snprintf(text, sizeof(text), "%u known in grants covered, later ones not", r->plan->n_sockets);
+    jsonw_str(j, "host_sockets", text);
+}
+
 void result_json_enforcement(struct jsonw *j, const struct result *r)
 {
     static const char *const namespaces[] = {"user_ns", "mount_ns", "pid_ns",    "net_ns",
@@ -194,14 +206,7 @@ void result_json_enforcement(struct jsonw *j, const struct result *r)
             jsonw_str(j, "runtime", p->oci->name);
         if (p->rootfs)
             jsonw_str(j, "root", "read-only image");
-        if (r->workspace_mode)
-            jsonw_str(j, "workspace", r->workspace_mode);
-        if (p->covers_sockets) {
-            char text[64];
-            snprintf(text, sizeof(text), "%u known in grants covered, later ones not",
-                     p->n_sockets);
-            jsonw_str(j, "host_sockets", text);
-        }
+        result_json_files(j, r);
     }
     jsonw_close(j, '}');
     jsonw_close(j, '}');
