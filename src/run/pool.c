@@ -16,8 +16,8 @@
 #define POOL_AGE_NS (20 * 1000000000ull)    /* a guest that waits longer is made anew */
 #define POOL_UNUSED_NS (30 * 1000000000ull) /* a key that nobody asks for is forgotten */
 #define POOL_FAILURES 3                     /* in a row, after which a key is left to cold starts */
-#define POOL_INTERPRETER_RUNS 1000 /* children of one interpreter share its layout and hash seed   \
-                                    */
+/* children of one interpreter share its address layout and hash seed */
+#define POOL_INTERPRETER_RUNS 1000
 #define POOL_KEY_MAX (256 * 1024)
 
 void pool_init(struct pool *pool, struct loop *loop)
