@@ -177,13 +177,11 @@ static void walk_row(struct walk *w, const struct walk_node *node, int fd, const
         return;
     snprintf(inside, sizeof(inside), "%s%s", name, row + len);
     const char *slash = strrchr(inside, '/');
-    _cleanup_close_ int below = -1;
-    int at = fd;
-    if (slash) {
-        char folder[512];
+    char folder[512] = "";
+    if (slash)
         snprintf(folder, sizeof(folder), "%.*s", (int)(slash - inside), inside);
-        at = below = tree_open_dir(fd, folder);
-    }
+    _cleanup_close_ int below = slash ? tree_open_dir(fd, folder) : -1;
+    int at = slash ? below : fd;
     const char *last = slash ? slash + 1 : inside;
     if (at < 0 || fstatat(at, last, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return;
