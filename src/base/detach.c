@@ -40,7 +40,7 @@ int detach_fork(const int *fds, size_t n)
     if (pid == 0) {
         pid_t own = fork();
         if (own != 0)
-            _exit(own < 0);
+            _exit(own < 0 ? 1 : 0);
         if (detach_keep(fds, n) < 0)
             _exit(1);
         prctl(PR_SET_NAME, "cordon-remove");

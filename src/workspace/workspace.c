@@ -263,7 +263,7 @@ void workspace_close_beside(struct workspace *ws)
     bool removes = ws->state_fd >= 0 && !ws->is_kept && !ws->is_tree && ws->state;
     int fds[2] = {ws->place_fd, ws->state_fd}, r = removes ? detach_fork(fds, 2) : -1;
     if (r > 0)
-        _exit(copy_remove(0, strrchr(ws->state, '/') + 1) < 0);
+        _exit(copy_remove(0, strrchr(ws->state, '/') + 1) < 0 ? 1 : 0);
     if (r == 0)
         util_close(&ws->state_fd);
     workspace_close(ws);

@@ -135,7 +135,7 @@ void native_keeper_dir_remove(const char *path, bool is_shared, int *fd)
     int r = dir_empty(*fd, now + (is_shared ? MOMENT_NS : REMOVE_BUDGET_NS));
     if (r < 0 && is_shared && detach_fork(fd, 1) == 1) {
         dir_empty(0, native_now_ns() + DETACHED_BUDGET_NS);
-        _exit(rmdir(path) < 0);
+        _exit(rmdir(path) < 0 ? 1 : 0);
     }
     rmdir(path); /* not empty: another's business now, or the next start's */
     util_close(fd);

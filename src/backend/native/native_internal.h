@@ -110,6 +110,12 @@ struct native {
 /* Opens the sources of the plan's files; fds has room for all and is -1 where there is none. */
 int native_open_files(const struct plan *p, int *fds, struct cordon_err *err);
 
+/* native.c: the start, and the end of what it made */
+struct guest;
+int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
+                 struct cordon_err *err);
+void native_free(struct native *n);
+
 /* child.c, runs as the guest's pid 1; never returns */
 _Noreturn void native_child_main(struct native_child *c);
 /* Records the failure on the status page and ends the child. */

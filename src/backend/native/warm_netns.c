@@ -93,7 +93,7 @@ static bool netns_fill(struct netns *n)
     for (size_t i = 0; i < NETNS_FILES; i++) {
         snprintf(path, sizeof(path), "/proc/self/net/%s", netns_files[i]);
         n->files[i] = open(path, O_RDONLY | O_CLOEXEC);
-        if (n->files[i] < 0 && i < NETNS_FILES_IPV4)
+        if (i < NETNS_FILES_IPV4 && n->files[i] < 0)
             return false;
     }
     n->fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
