@@ -324,12 +324,13 @@ void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns)
 
 static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
 {
+    if (cg->dir[SLOT_V2].fd < 0)
+        return cg->dir[SLOT_CPUACCT].fd >= 0 ? cgroup_v1_cpu(cg, ret_user_ns, ret_sys_ns) : -1;
     uint64_t user, sys;
-    int r = cg->dir[SLOT_V2].fd >= 0        ? cgroup_v2_cpu(cg, &user, &sys)
-            : cg->dir[SLOT_CPUACCT].fd >= 0 ? cgroup_v1_cpu(cg, &user, &sys)
-                                            : -1;
-    if (r < 0)
+    if (cgroup_v2_cpu(cg, &user, &sys) < 0)
         return -1;
+    /* Pid 1 is in this group from its clone on; groups of version 1 the guest enters by itself, when
+     * the work of its start is done. */
     *ret_user_ns = user - MIN(user, cg->own_user_ns);
     *ret_sys_ns = sys - MIN(sys, cg->own_sys_ns);
     return 0;
