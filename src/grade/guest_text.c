@@ -1220,6 +1220,7 @@ const char grade_text_tame[] =
 "\"\"\"\n"
 "import builtins\n"
 "import opcode\n"
+"import sys\n"
 "\n"
 "_BUILTINS = frozenset(\"\"\"\n"
 "    False None True NotImplemented Ellipsis abs all any ascii bin bool bytearray bytes callable chr complex dict divmod\n"
@@ -1298,6 +1299,9 @@ const char grade_text_tame[] =
 "    if any(name.startswith(\"_\") for name in names) or not _BAD.isdisjoint(names):\n"
 "        return False\n"
 "    names.difference_update(known)\n"
+"    # modules that are there without an import of the tests' own, and have more than functions without memory\n"
+"    if not names.isdisjoint(sys.stdlib_module_names) or not names.isdisjoint((\"np\", \"pd\", \"numpy\", \"pandas\")):\n"
+"        return False\n"
 "    return not names or names.isdisjoint(attributes())\n"
 ;
 

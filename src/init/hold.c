@@ -109,7 +109,7 @@ static void hold_signals(struct init *in)
 {
     struct signalfd_siginfo info;
     while (read(in->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_pid != 0)
+        if (info.ssi_pid != 0 || info.ssi_code != SI_USER) /* see init_forward() */
             continue;
         if (info.ssi_signo == INIT_END_SIGNAL)
             _exit(0);

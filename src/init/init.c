@@ -161,14 +161,15 @@ static bool init_reap(struct init *in)
     return gone;
 }
 
-/* Signals from outside the container have no sender here; the guest's own are none of its business.
- * True: the run is to end. */
+/* Signals from outside the container have no sender here; the guest's own are none of its business,
+ * also where it names a sender itself (rt_sigqueueinfo: never as SI_USER). True: the run is to end.
+ */
 static bool init_forward(struct init *in)
 {
     struct signalfd_siginfo info;
     bool end = false;
     while (read(in->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-        if (info.ssi_signo == SIGCHLD || info.ssi_pid != 0)
+        if (info.ssi_signo == SIGCHLD || info.ssi_pid != 0 || info.ssi_code != SI_USER)
             continue;
         if (info.ssi_signo == INIT_END_SIGNAL)
             end = true;
@@ -324,6 +325,7 @@ int main(void)
         hold_container(&in, &all); /* what comes back is a command's own pid 1 */
         memset(&in, 0, sizeof(in));
         order_take(&in);
+        guard_raise(&in);
     }
     in.shared =
         mmap(NULL, sizeof(*in.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

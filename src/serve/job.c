@@ -150,6 +150,7 @@ static int job_policy(struct serve_job *job, struct cordon_err *err)
 
 static int job_start(struct serve_job *job, struct cordon_err *err)
 {
+    job->begun_ns = supervise_now_ns();
     const struct message *m = job->memo ? &job->memo->message : &job->message;
     if (!job->memo && job_policy(job, err) < 0)
         return -1;

@@ -61,13 +61,13 @@ static bool memo_is_lasting(const struct serve_job *job)
 void memo_keep(struct serve_job *job)
 {
     struct serve *s = job->serve;
-    if (!memo_is_lasting(job))
+    if (!memo_is_lasting(job) || job->begun_ns + MEMO_AGE_NS < supervise_now_ns())
         return;
     struct memo *m = calloc(1, sizeof(*m));
     if (!m)
         return;
     *m = (struct memo){.refs = 1,
-                       .made_ns = supervise_now_ns(),
+                       .made_ns = job->begun_ns,
                        .message = job->message,
                        .policy = TAKE_PTR(job->policy),
                        .plan = job->run.plan};

@@ -57,6 +57,7 @@ struct serve_job {
     struct arena arena; /* of the policy below */
     struct policy venv_policy;
     struct relay relays[2];
+    uint64_t begun_ns; /* before anything was looked at */
     bool started, replied, is_over;
 };
 

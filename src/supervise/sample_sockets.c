@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
@@ -15,6 +16,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -117,8 +119,9 @@ static void open_diag(struct sockets_watch *watch, const struct walk *walk, pid_
 {
     struct stat own, theirs;
     char text[32];
-    _cleanup_close_ int user_ns = open_ns(walk, pid, "user");
     _cleanup_close_ int net_ns = open_ns(walk, pid, "net");
+    /* the owner's: a prepared guest's network belongs to the namespace above its own */
+    _cleanup_close_ int user_ns = net_ns < 0 ? -1 : ioctl(net_ns, NS_GET_USERNS);
     if (user_ns < 0 || net_ns < 0 || fstat(net_ns, &theirs) < 0)
         return; /* it ended or hides: another look, another process */
     watch->off = true;

@@ -159,8 +159,8 @@ static void walk_policy(struct walk *w, int dir_fd, const char *name, const char
     if (walk_ctime(st) > w->since_ns || places_has(w->before, path, st) ||
         (w->before->is_cut && !way_changed))
         return;
-    if (S_ISREG(st->st_mode))
-        (void)!fchmodat(dir_fd, name, st->st_mode & 07777, 0);
+    const struct timespec same[2] = {st->st_atim, st->st_mtim};
+    (void)!utimensat(dir_fd, name, same, AT_SYMLINK_NOFOLLOW); /* sets the change time */
     walk_found(w, path);
 }
 

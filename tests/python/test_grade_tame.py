@@ -33,6 +33,10 @@ def test_tame(text):
 
 @pytest.mark.parametrize("text", [
     "import os",
+    "seed = 7\nrandom.seed(seed)",  # modules that are there without an import
+    "environ = {}\nos.environ.update(environ)",
+    "os.remove('x')",
+    "assert np.sort(f(1))",
     "def check(c):\n    import os\n",
     "import random\nassert f(random.random())",
     "import sys\nsys.setrecursionlimit(10)",

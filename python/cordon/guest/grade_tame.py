@@ -7,6 +7,7 @@ for is data or a handle either way.
 """
 import builtins
 import opcode
+import sys
 
 _BUILTINS = frozenset("""
     False None True NotImplemented Ellipsis abs all any ascii bin bool bytearray bytes callable chr complex dict divmod
@@ -85,4 +86,7 @@ def is_tame(codes, known, attributes):
     if any(name.startswith("_") for name in names) or not _BAD.isdisjoint(names):
         return False
     names.difference_update(known)
+    # modules that are there without an import of the tests' own, and have more than functions without memory
+    if not names.isdisjoint(sys.stdlib_module_names) or not names.isdisjoint(("np", "pd", "numpy", "pandas")):
+        return False
     return not names or names.isdisjoint(attributes())

@@ -188,6 +188,7 @@ static void create_host_config(struct jsonw *j, const struct request *r, const c
     jsonw_open(j, "HostConfig", '{');
     jsonw_bool(j, "AutoRemove", true);
     jsonw_bool(j, "Privileged", false);
+    jsonw_bool(j, "Init", false); /* ours is pid 1, whatever the engine's default */
     jsonw_str(j, "NetworkMode", r->network);
     jsonw_str(j, "IpcMode", "private");
     jsonw_str(j, "CgroupnsMode", "private");

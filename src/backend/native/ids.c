@@ -57,12 +57,10 @@ unsigned native_id_first(void)
 unsigned native_id_take(void)
 {
     static unsigned next;
-    unsigned at = next;
-    for (unsigned i = 0; i < NATIVE_IDS; i++) {
-        at = (next + i) % NATIVE_IDS;
-        if (!ids_taken[at])
-            break;
-    }
+    unsigned i = 0;
+    while (i < NATIVE_IDS && ids_taken[(next + i) % NATIVE_IDS])
+        i++;
+    unsigned at = (next + i) % NATIVE_IDS; /* none is free: the oldest */
     next = (at + 1) % NATIVE_IDS;
     ids_taken[at] = true;
     return native_id_first() + at;

@@ -122,6 +122,7 @@ static int start_status(struct native_start *s, struct cordon_err *err)
         if (oci_prepare(s->child.plan, &s->oci, &s->n->status, err) < 0)
             return -1;
         s->child.oci = s->oci;
+        s->n->ids[1] = s->oci->root_id;
         return 0;
     }
     void *page = mmap(NULL, sizeof(struct native_status), PROT_READ | PROT_WRITE,
@@ -268,7 +269,6 @@ static int start_ids(struct native_start *s, bool *ret_host_refused, struct cord
     unsigned root_id = s->oci ? s->oci->root_id : 0;
     unsigned id = plan->own_host_ids ? native_id_take() : 0;
     s->n->ids[0] = id;
-    s->n->ids[1] = root_id;
     if (plan->own_host_ids && plan->tier == TIER_FULL &&
         native_idmap_open(plan, id, root_id, s->mount_fds, err) < 0) {
         /* the first thing that asks for a user namespace here: its refusal is that of the tier */

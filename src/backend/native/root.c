@@ -417,17 +417,6 @@ static bool root_is_own(const struct plan_op *op)
            (op->kind == PLAN_OP_MASK && str_starts(op->dst, "proc/"));
 }
 
-/* Masks over entries that this kernel's /proc does not have, by number of the operation. */
-static bool root_absent[512];
-
-static void root_note_absent(const struct plan *p)
-{
-    for (size_t i = 0; i < MIN(p->n_ops, ARRAY_SIZE(root_absent)); i++)
-        root_absent[i] = p->ops[i].kind == PLAN_OP_MASK && str_starts(p->ops[i].dst, "proc/") &&
-                         faccessat(AT_FDCWD, p->ops[i].dst, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
-                         errno == ENOENT;
-}
-
 /* In the place of what is made anew: where it will be mounted. The template's own /proc must stay
  * uncovered: the kernel lets nobody mount a new one who cannot see an old one in full. */
 static void root_do_template(struct root *r, size_t i)
@@ -450,7 +439,6 @@ void native_root_template(struct native_child *c)
     close(fd);
     if (chdir("/") < 0)
         native_child_fail(c, "root", errno, "/");
-    root_note_absent(c->plan);
 }
 
 /* The template's /proc goes away, not under: nothing of it may be left beneath the guest's. */
@@ -473,7 +461,7 @@ void native_root_complete(struct native_child *c)
         const struct plan_op *op = &c->plan->ops[i];
         if (op->kind == PLAN_OP_PROC)
             root_own_proc(&r, op);
-        else if (root_is_own(op) && (i >= ARRAY_SIZE(root_absent) || !root_absent[i]))
+        else if (root_is_own(op))
             root_do(&r, i);
     }
     close(r.fd);

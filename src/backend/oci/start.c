@@ -58,8 +58,6 @@ int oci_prepare(const struct plan *p, struct oci_start **ret, struct native_stat
     if (!o)
         return err_nomem(err, "start");
     o->status_fd = o->v2_fd = -1;
-    /* an id of nobody: taken like a guest's, so that no guest has it meanwhile */
-    o->root_id = p->own_host_ids ? native_id_take() : 0;
     o->exe_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     if (o->exe_fd < 0 || start_exe_size(o->exe_fd, &o->exe_len) < 0) {
         oci_free(o);
@@ -81,6 +79,8 @@ int oci_prepare(const struct plan *p, struct oci_start **ret, struct native_stat
         oci_free(o);
         return -1;
     }
+    /* an id of nobody: taken like a guest's, so that no guest has it meanwhile */
+    o->root_id = p->own_host_ids ? native_id_take() : 0;
     *ret = o;
     *ret_status = page;
     return 0;
