@@ -184,3 +184,27 @@ for where, _, names in os.walk("/proc/sys/net"):
 print(json.dumps([open_, wrote]))
 """
     assert ask(kept, code) == [[], []]
+
+
+def test_memory_in_sockets_counts():
+    """Without a memory group it is asked for in the network namespace, which is not the guest's own user namespace's."""
+    fill = """
+import socket
+kept = []
+for _ in range({}):
+    a, b = socket.socketpair()
+    a.setblocking(False)
+    try:
+        while True:
+            a.send(b"x" * 60000)
+    except OSError:
+        kept.append((a, b))
+import time
+time.sleep({})
+"""
+    with Sandbox(timeout=60, max_memory_mb=64, file_descriptors=8192) as made:
+        little = ["python3", "-I", "-c", fill.format(4, 0)]
+        for _ in range(2):
+            assert prepared(made, little).exit_code == 0
+        assert prepared(made, ["python3", "-I", "-c", fill.format(2000, 30)]).verdict == "memory_limit"
+        assert prepared(made, little).exit_code == 0

@@ -329,8 +329,8 @@ static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_
     uint64_t user, sys;
     if (cgroup_v2_cpu(cg, &user, &sys) < 0)
         return -1;
-    /* Pid 1 is in this group from its clone on; groups of version 1 the guest enters by itself, when
-     * the work of its start is done. */
+    /* Pid 1 is in this group from its clone on; groups of version 1 the guest enters by itself,
+     * when the work of its start is done. */
     *ret_user_ns = user - MIN(user, cg->own_user_ns);
     *ret_sys_ns = sys - MIN(sys, cg->own_sys_ns);
     return 0;
