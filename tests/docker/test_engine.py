@@ -261,10 +261,10 @@ def test_what_the_engine_is_asked_for(engine):
                "sleep", "3")
     found = engine.inspect(engine.wait_running(1)[0])
     host, config = found["HostConfig"], found["Config"]
-    assert host["ReadonlyRootfs"] and host["AutoRemove"] and not host["Privileged"] and host["CapDrop"] == ["ALL"]
+    assert host["ReadonlyRootfs"] and host["AutoRemove"] and not host["Privileged"] and not host["Init"] and host["CapDrop"] == ["ALL"]
     assert host["Memory"] == host["MemorySwap"] == 100 << 20 and host["PidsLimit"] == 8 and host["NanoCpus"] == 500_000_000
     assert host["NetworkMode"] == "none" and host["LogConfig"]["Type"] == "none" and host["IpcMode"] == "private"
-    assert set(host["Tmpfs"]) == {"/tmp", "/home/sandbox"} and all("nosuid" in v for v in host["Tmpfs"].values())
+    assert set(host["Tmpfs"]) == {"/tmp", "/home/sandbox", "/dev/shm"} and all("nosuid" in v for v in host["Tmpfs"].values())
     assert "no-new-privileges" in host["SecurityOpt"] and any(o.startswith("seccomp={") for o in host["SecurityOpt"])
     assert config["User"] == "1000:1000" and config["Labels"]["cordon"] == "run"
     text = json.dumps(found)
