@@ -12,6 +12,7 @@ struct protect_place {
     const char *path;
     dev_t dev;
     ino_t ino;
+    int fd; /* of the file itself, wherever it goes; -1 beyond the first few dozen */
 };
 
 struct protect_places {

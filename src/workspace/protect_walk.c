@@ -26,6 +26,7 @@
 #define WALK_ENTRIES 131072
 #define WALK_INSIDE 2048 /* entries of one protected folder */
 #define WALK_FOUND 1000
+#define WALK_HELD 32 /* policies that are held, to be marked wherever a guest takes them */
 
 struct walk_node {
     const char *path;
@@ -125,17 +126,20 @@ static bool walk_changed_inside(const struct walk *w, int at, const char *name, 
 
 /* ---- Places of cordon.toml ---- */
 
-static void places_add(struct walk *w, const char *path, const struct stat *st)
+static void places_add(struct walk *w, int dir_fd, const char *name, const char *path,
+                       const struct stat *st)
 {
     struct protect_places *p = w->places;
     struct protect_place *rows = reallocarray(p->rows, p->n + 1, sizeof(*rows));
     const char *copy = arena_strdup(&p->arena, path);
     if (rows)
         p->rows = rows;
-    if (!rows || !copy)
+    if (!rows || !copy) {
         p->is_cut = true;
-    else
-        p->rows[p->n++] = (struct protect_place){copy, st->st_dev, st->st_ino};
+        return;
+    }
+    int fd = p->n < WALK_HELD ? openat(dir_fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
+    p->rows[p->n++] = (struct protect_place){copy, st->st_dev, st->st_ino, fd};
 }
 
 static bool places_has(const struct protect_places *p, const char *path, const struct stat *st)
@@ -153,7 +157,7 @@ static void walk_policy(struct walk *w, int dir_fd, const char *name, const char
                         const struct stat *st, bool way_changed)
 {
     if (!w->before) {
-        places_add(w, path, st);
+        places_add(w, dir_fd, name, path, st);
         return;
     }
     if (walk_ctime(st) > w->since_ns || places_has(w->before, path, st) ||
@@ -281,9 +285,43 @@ void protect_places(int top_fd, struct protect_places *ret)
 
 void protect_places_done(struct protect_places *p)
 {
+    for (size_t i = 0; i < p->n; i++)
+        util_close(&p->rows[i].fd);
     arena_done(&p->arena);
     free(p->rows);
     *p = (struct protect_places){0};
+}
+
+/* Is the policy still where it was, by folders that are no links? */
+static bool place_stands(int top_fd, const struct protect_place *place)
+{
+    char folder[TREE_PATH_MAX + 1] = "";
+    struct stat st;
+    const char *slash = strrchr(place->path, '/');
+    size_t len = slash ? (size_t)(slash - place->path) : 0;
+    if (len >= sizeof(folder))
+        return false;
+    memcpy(folder, place->path, len);
+    folder[len] = '\0';
+    _cleanup_close_ int at = tree_open_dir(top_fd, folder);
+    return at >= 0 && fstatat(at, slash ? slash + 1 : place->path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           st.st_dev == place->dev && st.st_ino == place->ino;
+}
+
+/* A guest can make more folders than are looked at, or close one: a policy it carried away is then
+ * found by what was held of it. */
+static void walk_held(struct walk *w)
+{
+    for (size_t i = 0; i < w->before->n; i++) {
+        const struct protect_place *place = &w->before->rows[i];
+        struct stat st;
+        if (place->fd < 0 || place_stands(w->top_fd, place) || fstat(place->fd, &st) < 0 ||
+            st.st_nlink == 0)
+            continue;
+        const struct timespec same[2] = {st.st_atim, st.st_mtim};
+        (void)!utimensat(place->fd, "", same, AT_EMPTY_PATH);
+        walk_found(w, place->path);
+    }
 }
 
 void protect_find(int top_fd, const struct protect_places *before, int64_t since_ns,
@@ -294,6 +332,8 @@ void protect_find(int top_fd, const struct protect_places *before, int64_t since
         .top_fd = top_fd, .before = before, .since_ns = since_ns, .places = &now, .found = ret};
     *ret = (struct protect_found){0};
     walk_all(&w);
+    if (now.is_cut)
+        walk_held(&w);
     ret->is_cut = now.is_cut || before->is_cut;
     protect_places_done(&now);
 }

@@ -93,6 +93,20 @@ def test_a_folder_moved_by_a_guest_does_not_take_its_policy_along(full, shared, 
     assert effective(shared / "work/in", home)[:2] == (0, "77s")
 
 
+def test_a_policy_carried_behind_more_folders_than_are_looked_at_is_refused(full, shared, home):
+    for name, seconds in (("lenient", 77), ("kept", 55)):
+        (shared / name / "in").mkdir(parents=True)
+        (shared / name / "in" / "cordon.toml").write_text(POLICY % seconds)
+        for folder in (shared / name, shared / name / "in"):
+            os.chmod(folder, 0o755)
+    time.sleep(0.05)
+    r = in_guest(shared, home, "mv lenient work; mkdir many; cd many; mkdir $(seq 5000)")
+    assert f"{shared}/lenient/in/cordon.toml" in [c["path"] for c in r.result["changed_files"]], str(r)
+    os.chmod(shared, 0o755)
+    assert effective(shared / "work/in", home)[0] == 78
+    assert effective(shared / "kept/in", home)[:2] == (0, "55s")
+
+
 @pytest.mark.parametrize("chain", [False, True])
 def test_a_guests_link_to_an_older_policy_is_refused(full, shared, home, chain):
     """What it leads to was the caller's before any guest: that it counts here is the guest's word."""
