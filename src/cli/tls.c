@@ -228,14 +228,15 @@ static void tls_carry(struct tls *t)
                               (t->down.len > 0 ? POLLOUT : 0));
         short outer = (short)((t->down.len == 0 ? POLLIN : 0) |
                               (t->up.len > 0 || t->want_write ? POLLOUT : 0));
-        struct pollfd fds[2] = {{.fd = inner ? 0 : -1, .events = inner},
-                                {.fd = t->fd, .events = outer}};
+        struct pollfd fds[2] = {{.fd = 0, .events = inner}, {.fd = t->fd, .events = outer}};
         bool pending = t->down.len == 0 && SSL_pending(t->ssl) > 0;
         if (poll(fds, 2, pending ? 0 : -1) < 0 && errno != EINTR)
             exit(1);
-        if (fds[0].revents & (POLLERR | POLLNVAL))
+        /* the holder of the other end is gone, both ways, and has left nothing to be read */
+        if (fds[0].revents & (POLLERR | POLLNVAL) ||
+            (fds[0].revents & POLLHUP && !(fds[0].revents & POLLIN)))
             exit(0);
-        if (fds[0].revents & (POLLIN | POLLHUP) && inner & POLLIN)
+        if (fds[0].revents & POLLIN)
             tls_take(t);
         if (t->down.len > 0)
             tls_flush_down(t);
@@ -243,9 +244,6 @@ static void tls_carry(struct tls *t)
             tls_write(t);
         if (fds[1].revents || pending)
             tls_read(t);
-        /* the holder of the other end is gone, both ways */
-        if (fds[0].revents & POLLHUP && t->up.ended && t->up.len == 0)
-            exit(0);
     }
 }
 

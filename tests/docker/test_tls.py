@@ -1,6 +1,7 @@
 """An engine behind TLS: who is trusted, what is refused, and that everything works there."""
 
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -75,6 +76,40 @@ def test_plain_connections_stay_here(run):
 def test_image_status(cordon):
     done = cordon("image", "status", env=tls())
     assert done.returncode == 0 and "engine: Docker " in done.stdout, done
+
+
+def test_what_speaks_to_the_network_holds_nothing(engine):
+    """One socket as standard input, the connection, and no stream of the guest's; it ends with who started it."""
+    with subprocess.Popen([cordon_run.CORDON, "run", "--backend", "docker", "--time-limit", "100s", "--", "sleep", "100"],
+                          env=cordon_run.host_env(environment(tls())), stdin=subprocess.DEVNULL) as p:
+        engine.wait_running(1)
+        pids = _pids("cordon-tls")
+        assert pids
+        for pid in pids:
+            fds = {int(n): os.readlink(f"/proc/{pid}/fd/{n}") for n in os.listdir(f"/proc/{pid}/fd")}
+            assert fds[1] == fds[2] == "/dev/null" and fds[0].startswith("socket:"), fds
+            assert not [to for n, to in fds.items() if n > 2 and not to.startswith("socket:")] and len(fds) <= 4, fds
+        for helper in _pids("cordon-docker"):
+            os.kill(helper, signal.SIGKILL)
+        p.wait(timeout=60)
+    end = time.monotonic() + 20
+    while set(pids) & set(_pids("cordon-tls")):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    engine.wait_for(0)
+
+
+def _pids(name):
+    """Of this program, of the copy under test."""
+    program = os.path.join(os.path.dirname(os.path.realpath(cordon_run.CORDON)), name)
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/exe") == program:
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
 
 
 def test_kill_9_of_cordon(engine):

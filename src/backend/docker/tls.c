@@ -1,10 +1,12 @@
 /* Connections to an engine over TLS: a pair of sockets with `cordon-tls` at the other end. Runs in
  * `cordon-docker`. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include "backend/docker/http.h"
 #include "base/err.h"
 #include "base/libexec.h"
+#include "base/sys.h"
 #include "base/util.h"
 
 #define TLS_PROGRAM "cordon-tls"
@@ -46,6 +49,18 @@ static int tls_answer(struct http *h, const struct http_host *host, struct cordo
     return tls_refused(host, len > 1 ? text + 1 : TLS_PROGRAM " ended unexpectedly", err);
 }
 
+/* What speaks to the network holds nothing of ours but its socket, and does not outlive us. */
+_Noreturn static void tls_exec(const char *program, const struct http_host *host, int fd)
+{
+    int null = open("/dev/null", O_RDWR);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (null >= 0 && dup2(fd, 0) == 0 && dup2(null, 1) == 1 && dup2(null, 2) == 2) {
+        sys_close_range(3, ~0u);
+        execl(program, TLS_PROGRAM, host->name, host->port, (char *)NULL);
+    }
+    _exit(70);
+}
+
 int tls_open(struct http *h, const struct http_host *host, struct cordon_err *err)
 {
     char program[4096];
@@ -57,11 +72,8 @@ int tls_open(struct http *h, const struct http_host *host, struct cordon_err *er
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "socket");
     pid_t pid = fork();
-    if (pid == 0) {
-        if (dup2(pair[1], 0) == 0)
-            execl(program, TLS_PROGRAM, host->name, host->port, (char *)NULL);
-        _exit(70);
-    }
+    if (pid == 0)
+        tls_exec(program, host, pair[1]);
     close(pair[1]);
     h->fd = pair[0];
     if (pid < 0)
