@@ -27,10 +27,11 @@
 
 struct helper {
     int control_fd;
+    int workspace_fd; /* the host's own folder the guest works in, -1: none, or nobody asks */
     char program[PATH_MAX];
     char name[HELPER_NAME_MAX];
     uint64_t started_ns;
-    bool shares; /* it runs in the kept container */
+    char inside[HELPER_NAME_MAX]; /* the kept container it runs in, empty: none */
     bool reported;
     struct helper_message last; /* DONE or FAILED */
 };
@@ -39,11 +40,12 @@ static void helper_free(struct helper *h)
 {
     if (!h)
         return;
-    if (h->shares)
-        holder_give_back();
+    if (h->inside[0])
+        holder_give_back(h->inside);
     if (h->reported)
         util_close(&h->last.outcome.cwd_fd);
     util_close(&h->control_fd);
+    util_close(&h->workspace_fd);
     free(h);
 }
 
@@ -105,13 +107,27 @@ static void start_close(struct helper_start *s)
     util_close(&s->order);
 }
 
+/* A workspace is the host's own folder, as the guest leaves it. Opened before there is a guest: who
+ * may write to a folder above it can put another one, or a link, in its place. */
+static int helper_workspace(const struct plan *p)
+{
+    if (!p->hands_back_cwd || helper_sends_files(p))
+        return -1;
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == PLAN_OP_BIND && str_eq(p->ops[i].dst, "workspace"))
+            return open(p->ops[i].src, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return -1;
+}
+
 static int start_prepare(struct helper_start *s, const struct plan *plan, struct helper *h,
                          struct cordon_err *err)
 {
     if (helper_locate(h, err) < 0)
         return -1;
+    h->workspace_fd = helper_workspace(plan);
     const char *inside = plan->container.reuse ? holder_take(plan, h->program) : NULL;
-    h->shares = inside != NULL;
+    if (inside)
+        strcpy(h->inside, inside);
     if (helper_name(h->name, err) < 0 ||
         helper_request_fd(plan, h->name, inside, &s->request, err) < 0 ||
         helper_order_fd(plan, &s->order, err) < 0)
@@ -129,7 +145,7 @@ static int start_process(struct helper_start *s, struct helper *h, struct guest 
 {
     char *argv[] = {h->program, "run", NULL};
     _cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int channel = h->shares ? holder_channel() : -1;
+    int channel = h->inside[0] ? holder_channel() : -1;
     int fds[] = {s->pipes[0][0],
                  s->pipes[1][1],
                  s->pipes[2][1],
@@ -167,7 +183,7 @@ static int helper_start(const struct plan *plan, struct guest *ret_guest, bool *
     *ret_host_refused = false;
     if (!h)
         return err_nomem(err, "start");
-    h->control_fd = -1;
+    h->control_fd = h->workspace_fd = -1;
     int r = start_prepare(&s, plan, h, err);
     if (r == 0)
         r = start_process(&s, h, &g, err);
@@ -283,15 +299,6 @@ static void helper_remove(struct helper *h, char *const *vars)
         ;
 }
 
-/* A workspace is the host's own folder, as the guest left it. */
-static int helper_workspace(const struct plan *p)
-{
-    for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == PLAN_OP_BIND && str_eq(p->ops[i].dst, "workspace"))
-            return open(p->ops[i].src, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return -1;
-}
-
 static void helper_outcome(struct helper *h, const struct plan *plan, struct backend_outcome *o,
                            struct cordon_err *err)
 {
@@ -299,7 +306,7 @@ static void helper_outcome(struct helper *h, const struct plan *plan, struct bac
         *o = h->last.outcome;
         h->last.outcome.cwd_fd = -1;
         if (plan->hands_back_cwd && !helper_sends_files(plan))
-            o->cwd_fd = helper_workspace(plan);
+            o->cwd_fd = TAKE_FD(h->workspace_fd);
         return;
     }
     o->end = BACKEND_SETUP_FAILED;
@@ -309,6 +316,8 @@ static void helper_outcome(struct helper *h, const struct plan *plan, struct bac
         return;
     }
     err_set(err, CORDON_ERR_INTERNAL, "supervise", 0, HELPER_PROGRAM " ended unexpectedly");
+    if (h->inside[0]) /* and with it what still runs there */
+        holder_discard(h->inside);
     helper_remove(h, plan->container.vars);
 }
 

@@ -51,7 +51,9 @@ extern const struct backend backend_helper;
 const char *holder_take(const struct plan *plan, char *program);
 /* The way to its pid 1, the holder's own; -1: through the engine. */
 int holder_channel(void);
-void holder_give_back(void);
+void holder_give_back(const char *name);
+/* The same when nobody knows what the command has left there: the container goes. */
+void holder_discard(const char *name);
 
 /* helper.c: starts the program with these descriptors as 0, 1, 2 ... in a child; never returns. */
 _Noreturn void helper_exec(const char *program, const int *fds, size_t n, char *const *argv,

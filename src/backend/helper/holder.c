@@ -105,7 +105,15 @@ int holder_channel(void)
     return holder.channel_fd;
 }
 
-void holder_give_back(void)
+/* One that ended while the command ran may have a successor, which is somebody else's. */
+void holder_give_back(const char *name)
 {
-    holder.busy = false;
+    if (str_eq(holder.name, name))
+        holder.busy = false;
+}
+
+void holder_discard(const char *name)
+{
+    if (str_eq(holder.name, name))
+        holder_drop();
 }
