@@ -38,6 +38,14 @@ static off_t send_next(int fd, off_t at)
     return next >= 0 ? next : errno == ENXIO ? -1 : at;
 }
 
+/* How much of what is there fits into one piece: no byte of the next hole, which the guest has not
+ * paid for and the receiver would. */
+static size_t send_run(int fd, off_t at)
+{
+    off_t hole = lseek(fd, at, SEEK_HOLE);
+    return hole > at ? (size_t)MIN(hole - at, (off_t)SEND_CHUNK) : SEND_CHUNK;
+}
+
 /* What its owner has closed to itself is the owner's to open again, which is who we are. */
 static int send_open(int dir_fd, const char *name, const struct stat *st, int flags, mode_t need)
 {
@@ -57,7 +65,7 @@ static void send_file(struct send *s, int dir_fd, const char *name, const struct
         return;
     bool whole = st->st_size <= (off_t)INIT_FILES_BYTES;
     for (off_t at = 0; whole && at < st->st_size && (at = send_next(fd, at)) >= 0;) {
-        ssize_t n = pread(fd, s->chunk + sizeof(end), SEND_CHUNK, at);
+        ssize_t n = pread(fd, s->chunk + sizeof(end), send_run(fd, at), at);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)

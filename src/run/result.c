@@ -66,6 +66,21 @@ static void result_disk(struct result *r, const struct policy *policy)
     result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, id, "Disk limit exceeded");
 }
 
+/* Without a limit of its own the guest's private folders are one. */
+static void result_bytes(struct result *r, const struct policy *policy)
+{
+    result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy,
+                 policy_has(policy, FIELD_DISK_LIMIT) ? FIELD_DISK_LIMIT : FIELD_SCRATCH_SIZE,
+                 "Disk limit exceeded");
+}
+
+static void result_files(struct result *r, const struct policy *policy)
+{
+    result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy,
+                 policy_has(policy, FIELD_MAX_FILES) ? FIELD_MAX_FILES : FIELD_SCRATCH_INODES,
+                 "File count limit exceeded");
+}
+
 /* We ended it: the cause says why. */
 static void result_by_cause(struct result *r, const struct supervised *s,
                             const struct policy *policy)
@@ -89,17 +104,11 @@ static void result_by_cause(struct result *r, const struct supervised *s,
                      "Output limit exceeded");
         break;
     case CAUSE_DISK:
-        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy,
-                     policy_has(policy, FIELD_DISK_LIMIT) ? FIELD_DISK_LIMIT : FIELD_SCRATCH_SIZE,
-                     "Disk limit exceeded");
+        result_bytes(r, policy);
         if (s->plan->limits.disk_bytes && s->disk_used > s->plan->limits.disk_bytes)
             r->overshoot_bytes = s->disk_used - s->plan->limits.disk_bytes;
         break;
-    case CAUSE_FILES:
-        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy,
-                     policy_has(policy, FIELD_MAX_FILES) ? FIELD_MAX_FILES : FIELD_SCRATCH_INODES,
-                     "File count limit exceeded");
-        break;
+    case CAUSE_FILES: result_files(r, policy); break;
     case CAUSE_CANCELLED:
         r->verdict = VERDICT_CANCELLED;
         r->exit_code = CORDON_ERR_CANCELLED;
@@ -228,11 +237,9 @@ static bool result_by_backend(struct result *r, const struct backend_outcome *o,
         result_limit(r, VERDICT_PROCESS_LIMIT, EXIT_LIMIT, policy, FIELD_PROCESSES,
                      "Process limit exceeded");
     else if (o->disk_hit)
-        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_DISK_LIMIT,
-                     "Disk limit exceeded");
+        result_bytes(r, policy);
     else if (o->files_hit)
-        result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILES,
-                     "File count limit exceeded");
+        result_files(r, policy);
     else
         return false;
     return true;

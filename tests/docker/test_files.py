@@ -51,6 +51,22 @@ def test_output_after_limits(sh, folder):
     assert result.verdict == "ok" and (out / "big").stat().st_size == 100 << 20
 
 
+def test_output_that_is_more_than_its_files(sh, folder):
+    """Holes stay holes; one file under many names is many files outside, and the guest's own limit."""
+    out = folder / "out"
+    result = sh("python3 -c 'import os\nf = open(\"h\", \"wb\")\n"
+                "for i in range(2000): os.pwrite(f.fileno(), b\"x\", i << 20)'",
+                "--output", f"h={out}", "--disk-limit", "40M", "--time-limit", "60s")
+    assert result.verdict == "ok" and (out / "h").stat().st_size == (1999 << 20) + 1, result
+    assert (out / "h").stat().st_blocks * 512 < 40 << 20
+    result = sh("head -c 30M /dev/urandom >f; for i in $(seq 40); do ln f l$i; done; echo made",
+                "--output", f"f={out}", "--disk-limit", "40M", "--time-limit", "60s")
+    assert result.verdict == "disk_limit" and result.out == "made\n", result
+    assert result.result["limit"] == {"name": "disk_limit", "value": "40M"}
+    result = sh("head -c 30M /dev/urandom >f; ln f g", "--output", f"f={out}", "--disk-limit", "70M", "--time-limit", "60s")
+    assert result.verdict == "ok" and (out / "f").stat().st_size == 30 << 20, result
+
+
 def test_output_of_a_workspace(sh, folder):
     """The host's own folder, written or not."""
     ws, out = folder / "ws", folder / "out"
@@ -60,6 +76,20 @@ def test_output_of_a_workspace(sh, folder):
         result = sh("echo made >made.txt", "--workspace", f"{ws}:{mode}", "--output", f"*.txt={out}/{mode}", cwd=str(folder))
         assert result.verdict == "ok" and (out / mode / "made.txt").read_text() == "made\n", result
     assert (ws / "made.txt").exists()
+
+
+def test_output_of_a_workspace_in_whose_place_is_a_link(sh, folder):
+    """A folder above it is the guest's to write: what is taken out is what was granted."""
+    top, secret, out = folder / "top", folder / "secret", folder / "out"
+    for path in (top, top / "ws", secret):
+        path.mkdir()
+    for path in (top, top / "ws"):
+        path.chmod(0o777)
+    (secret / "s.txt").write_text("secret")
+    result = sh(f"echo made >made.txt; cd {top} && mv ws old && ln -s {secret} ws && echo swapped", "--workspace", f"{top}/ws:rw",
+                "--allow-write", str(top), "--output", f"*.txt={out}", cwd=str(folder))
+    assert result.out == "swapped\n" and (top / "ws").is_symlink(), result
+    assert [p.name for p in out.iterdir()] == ["made.txt"], result
 
 
 def test_output_to_a_descriptor(folder):

@@ -1,7 +1,10 @@
 """One container for a sequence of trusted commands of one handle."""
 
+import fcntl
 import os
+import shutil
 import signal
+import socket
 import time
 
 import pytest
@@ -76,9 +79,8 @@ def test_streams_and_files(warm, folder):
 def test_a_hostile_command(warm):
     """It ends its own pid 1, looks for the way its streams came by, and leaves processes: nothing stays."""
     began = time.monotonic()
-    with pytest.raises(SandboxError, match="ended unexpectedly"):
-        warm.run_command(["bash", "-c", "(setsid sleep 300 &) ; (setsid sleep 301 &); (setsid yes &); sleep 0.2; kill -9 $PPID; sleep 50"])
-    assert time.monotonic() - began < 15
+    run = _sh(warm, "(setsid sleep 300 &) ; (setsid sleep 301 &); (setsid yes &); sleep 0.2; kill -9 $PPID; sleep 50")
+    assert (run.verdict, run.signal) == ("signaled", 9) and time.monotonic() - began < 25, run
     end = time.monotonic() + 20
     while _sh(warm, "ps -e -o comm= | grep -cE 'sleep|yes'; true").stdout != "0\n":
         assert time.monotonic() < end, "processes outlived their command"
@@ -98,17 +100,69 @@ def test_without_the_short_way(engine, monkeypatch):
             assert time.monotonic() < end
             time.sleep(0.1)
         assert run.stdout == "in"
-        with pytest.raises(SandboxError, match="ended unexpectedly"):
-            sandbox.run_command(["sh", "-c", "(setsid sleep 300 &) ; sleep 0.2; kill -9 $PPID; sleep 5"])
+        run = sandbox.run_command(["sh", "-c", "(setsid sleep 300 &) ; sleep 0.2; kill -9 $PPID; sleep 5"])
+        assert run.verdict == "signaled", run
         end = time.monotonic() + 20
         while sandbox.run_command(["sh", "-c", "ps -e -o comm= | grep -c sleep; true"]).stdout != "0\n":
             assert time.monotonic() < end, "processes outlived their command"
     engine.wait_for(0)
 
 
+def test_kill_9_of_its_own_init_is_its_own_end(warm):
+    """Also behind a command that was out of memory, which is not this one's doing."""
+    assert _sh(warm, "python3 -c 'x = bytearray(400 << 20)'").verdict == "memory_limit"
+    for script in ("kill -9 -1; sleep 50", "sleep 0.1; exec python3 -c 'import os; os.kill(-1, 9)'"):
+        run = _sh(warm, script)
+        assert run.verdict == "signaled" and run.oom_kills == 0, run
+    assert _sh(warm, "echo alive").stdout == "alive\n"
+
+
+def test_kill_9_of_the_helper(warm, engine):
+    """What it watched over is gone with the container; the next command has another."""
+    kept = engine.wait_for(1)[0]["Id"]
+    run = warm.start_command(["sleep", "15"])
+    engine.wait_running(1)
+    children = [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and _is_run_helper(pid, warm._lease.supervisor_pid())]
+    assert len(children) == 1, children
+    os.kill(children[0], signal.SIGKILL)
+    with pytest.raises(SandboxError, match="ended unexpectedly"):
+        run.wait()
+    assert kept not in [c["Id"] for c in engine.containers()], "the guest runs on"
+    assert warm.run_command(["echo", "next"]).stdout == "next\n"
+
+
+def _is_run_helper(pid, parent):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as cmd, open(f"/proc/{pid}/stat", "rb") as stat:
+            words = cmd.read().split(b"\0")
+            return words[0].endswith(b"/cordon-docker") and words[1] == b"run" and int(stat.read().rpartition(b")")[2].split()[1]) == parent
+    except OSError:
+        return False
+
+
 def test_nothing_stays_in_the_cache(warm):
     left = [name for name in os.listdir(os.path.join(os.environ["XDG_CACHE_HOME"], "cordon")) if name.startswith("hold-")]
     assert left == []
+
+
+def test_what_a_killed_holder_left_is_collected(engine):
+    """What another holds stays."""
+    cache = os.path.join(os.environ["XDG_CACHE_HOME"], "cordon")
+    left, held = os.path.join(cache, "hold-gone00"), os.path.join(cache, "hold-held00")
+    for top in (left, held):
+        os.makedirs(os.path.join(top, "d"))
+    lock = os.open(held, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        with socket.socket(socket.AF_UNIX) as s, Sandbox(timeout=20, backend="docker", reuse=True) as sandbox:
+            s.bind(os.path.join(left, "d", "s"))
+            sandbox.run_command(["true"])
+            engine.wait_for(1)
+            assert not os.path.exists(left) and os.path.isdir(held)
+    finally:
+        os.close(lock)
+        shutil.rmtree(held)
+    engine.wait_for(0)
 
 
 def test_supervisor_is_killed(engine):

@@ -1,6 +1,7 @@
 /* The short way into a container that is kept: a socket its pid 1 connects to, over which commands
  * hand it their streams. Runs in `cordon-docker hold`, which makes it, and in `cordon-docker run`,
  * which uses it. Where it cannot be made commands go through the engine. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -31,18 +33,59 @@ static int channel_listen(const char *dir)
     return TAKE_FD(fd);
 }
 
+/* Holds `path`, which is a folder of ours, until the descriptor is closed; -1: it is another's. */
+static int channel_lock(const char *path)
+{
+    struct stat st;
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid() || flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return -1;
+    return TAKE_FD(fd);
+}
+
+static void channel_remove(const char *top)
+{
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof(path), "%s/d/" INIT_CHANNEL_NAME, top);
+    (void)unlink(path);
+    *strrchr(path, '/') = '\0';
+    (void)rmdir(path);
+    (void)rmdir(top);
+}
+
+/* Folders of those who were killed before they could remove them. One that is not locked yet may go
+ * too: its commands are left to the engine. */
+static void channel_collect(const char *cache)
+{
+    DIR *dir = opendir(cache);
+    const struct dirent *e;
+    while (dir && (e = readdir(dir))) {
+        char top[PATH_MAX + 280];
+        if (!str_starts(e->d_name, "hold-"))
+            continue;
+        int n = snprintf(top, sizeof(top), "%s/%s", cache, e->d_name);
+        _cleanup_close_ int lock = n > 0 && n < PATH_MAX ? channel_lock(top) : -1;
+        if (lock >= 0)
+            channel_remove(top);
+    }
+    if (dir)
+        closedir(dir);
+}
+
 void channel_open(struct channel *c)
 {
     char cache[PATH_MAX];
     if (binds_cache(cache, sizeof(cache)) < 0)
         return;
+    channel_collect(cache);
     int n = snprintf(c->top, sizeof(c->top), "%s/hold-XXXXXX", cache);
     if (n < 0 || (size_t)n >= sizeof(c->top) || !mkdtemp(c->top)) {
         c->top[0] = '\0';
         return;
     }
     snprintf(c->dir, sizeof(c->dir), "%s/d", c->top);
-    if (mkdir(c->dir, 0755) == 0)
+    c->lock_fd = channel_lock(c->top);
+    if (c->lock_fd >= 0 && mkdir(c->dir, 0755) == 0)
         c->listen_fd = channel_listen(c->dir);
     if (c->listen_fd < 0)
         channel_hide(c);
@@ -51,13 +94,10 @@ void channel_open(struct channel *c)
 /* The container has the folder, under whatever name; nobody else is to find it. */
 void channel_hide(struct channel *c)
 {
-    char path[PATH_MAX + 16];
     if (!c->top[0])
         return;
-    snprintf(path, sizeof(path), "%s/" INIT_CHANNEL_NAME, c->dir);
-    (void)unlink(path);
-    (void)rmdir(c->dir);
-    (void)rmdir(c->top);
+    channel_remove(c->top);
+    util_close(&c->lock_fd);
     c->top[0] = c->dir[0] = '\0';
 }
 

@@ -59,6 +59,18 @@ static bool files_is_name(const char *name, size_t len)
            !(len == 1 && name[0] == '.') && !(len == 2 && name[0] == '.' && name[1] == '.');
 }
 
+static bool files_no_room(void)
+{
+    return errno == ENOSPC || errno == EDQUOT;
+}
+
+/* No inode is left for a name. */
+static void files_no_name(struct files *f)
+{
+    f->crowded = files_no_room();
+    f->failed = true;
+}
+
 static void files_dir(struct files *f, const char *name, mode_t mode)
 {
     if (f->deeper > 0 || f->depth == INIT_FILES_DEPTH) {
@@ -70,7 +82,7 @@ static void files_dir(struct files *f, const char *name, mode_t mode)
                  ? -1
                  : openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {
-        f->failed = true;
+        files_no_name(f);
         return;
     }
     (void)fchmod(fd, (mode & 0777) | 0700);
@@ -94,8 +106,10 @@ static void files_file(struct files *f, const char *name, const struct init_entr
         return;
     f->file_fd =
         openat(f->dirs[f->depth], name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (f->file_fd < 0 || e->size > INT64_MAX || ftruncate(f->file_fd, (off_t)e->size) < 0 ||
-        fchmod(f->file_fd, (e->mode & 0777) | 0400) < 0)
+    if (f->file_fd < 0)
+        files_no_name(f);
+    else if (e->size > INT64_MAX || ftruncate(f->file_fd, (off_t)e->size) < 0 ||
+             fchmod(f->file_fd, (e->mode & 0777) | 0400) < 0)
         f->failed = true;
 }
 
@@ -108,7 +122,7 @@ static void files_other(struct files *f, const char *name, mode_t mode)
     int at = f->dirs[f->depth];
     if ((S_ISLNK(mode) ? symlinkat("?", at, name)
                        : mknodat(at, name, (S_ISSOCK(mode) ? S_IFSOCK : S_IFIFO) | 0600, 0)) < 0)
-        f->failed = true;
+        files_no_name(f);
 }
 
 static void files_entry(struct files *f, const struct init_entry *e, const char *bytes)
@@ -144,6 +158,7 @@ static size_t files_write(struct files *f, const char *data, size_t len)
         if (w < 0 && errno == EINTR)
             continue;
         if (w <= 0) {
+            f->full = w < 0 && files_no_room();
             f->failed = true;
             break;
         }

@@ -19,8 +19,10 @@ struct files {
     int file_fd;                    /* being filled, -1: none */
     bool in_file;                   /* pieces come, whether they are kept or not */
     uint64_t piece_offset, piece_rest;
-    bool ended;  /* everything came */
-    bool failed; /* what came is nothing pid 1 sends, or there was no room */
+    bool ended;   /* everything came */
+    bool failed;  /* what came is nothing pid 1 sends, or there was no room */
+    bool full;    /* failed: more bytes than the guest's own folder could hold (hard links) */
+    bool crowded; /* failed: more files */
 };
 
 #define FILES_INIT ((struct files){.depth = -1, .in = BUF_INIT(1 << 20), .file_fd = -1})

@@ -1,5 +1,6 @@
 /* How a guest in a container ended, from what its pid 1 reported, or from the engine where it could
  * not. Runs in `cordon-docker`. */
+#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -8,16 +9,18 @@
 #include "base/util.h"
 
 /* pid 1 ended without a report: was it the memory limit? The container is gone, the engine's list
- * of events is not. */
+ * of events is not. Where one is kept, what earlier commands did there is none of this one's. */
 static bool outcome_was_oom(struct session *s)
 {
     _cleanup_buf_ struct buf path = BUF_INIT(4096), answer = BUF_INIT(1 << 20),
                              filter = BUF_INIT(512);
     struct cordon_err drop;
-    time_t now = time(NULL);
+    struct timespec now, since;
+    clock_gettime(CLOCK_REALTIME, &now);
+    since = s->inside ? s->began : (struct timespec){.tv_sec = now.tv_sec - 86400};
     buf_printf(&filter, "{\"container\":[\"%s\"],\"event\":[\"oom\"]}", s->id);
-    buf_printf(&path, "/events?since=%lld&until=%lld&filters=", (long long)now - 86400,
-               (long long)now + 1);
+    buf_printf(&path, "/events?since=%lld.%09ld&until=%lld&filters=", (long long)since.tv_sec,
+               since.tv_nsec, (long long)now.tv_sec + 1);
     engine_escape(&path, filter.data);
     return engine_call(&s->engine, "GET", path.data, NULL, ENGINE_CALL_MS, &answer, &drop) == 200 &&
            answer.len > 2;
@@ -70,6 +73,51 @@ static void outcome_failed(const struct init_report *r, struct helper_message *m
     }
 }
 
+static bool outcome_still_runs(struct session *s)
+{
+    _cleanup_buf_ struct buf answer = BUF_INIT(1 << 20);
+    struct cordon_err drop;
+    struct arena arena = {0};
+    const struct jsonr_node *root;
+    const char *status;
+    char path[128];
+    snprintf(path, sizeof(path), "/containers/%.64s/json", s->id);
+    bool runs = engine_call(&s->engine, "GET", path, NULL, ENGINE_CALL_MS, &answer, &drop) == 200 &&
+                engine_parse(&answer, &arena, &root, &drop) == 0 &&
+                (status = jsonr_cstr(jsonr_get(jsonr_get(root, "State"), "Status"))) &&
+                str_eq(status, "running");
+    arena_done(&arena);
+    return runs;
+}
+
+/* Nobody has said how it ended. In a kept container the process that would have is no pid 1: a
+ * guest that kills everything it can kills it too, and so has ended itself. */
+static void outcome_silent(struct session *s, struct backend_outcome *o)
+{
+    o->denials_unobserved = true;
+    if (s->killed)
+        return;
+    if (outcome_was_oom(s)) {
+        o->usage.oom_kills = 1;
+    } else if (s->inside && s->stdio.started && outcome_still_runs(s)) {
+        o->end = BACKEND_EXITED;
+        o->wstatus = SIGKILL;
+        o->ended_ns = s->ended_ns;
+    }
+}
+
+/* A guest whose files are more to send than they were to keep has passed its own limit. */
+static void outcome_without_files(const struct session *s, struct helper_message *m)
+{
+    if (s->files.full || s->files.crowded) {
+        m->outcome.disk_hit |= s->files.full;
+        m->outcome.files_hit |= s->files.crowded;
+    } else if (s->files.failed || !s->forced) {
+        m->type = HELPER_FAILED;
+        err_set(&m->err, CORDON_ERR_INTERNAL, "output", 0, "the guest's files did not come whole");
+    }
+}
+
 void outcome_fill(struct session *s, struct helper_message *m)
 {
     const struct init_report *r = &s->stdio.report;
@@ -83,9 +131,7 @@ void outcome_fill(struct session *s, struct helper_message *m)
         o->internal_blocked = s->request.block_internal;
     o->end = BACKEND_KILLED;
     if (!s->stdio.ended) {
-        if (!s->killed && outcome_was_oom(s))
-            o->usage.oom_kills = 1;
-        o->denials_unobserved = true;
+        outcome_silent(s, o);
         return;
     }
     if (s->stdio.files && s->files.ended)
@@ -120,8 +166,6 @@ void outcome_fill(struct session *s, struct helper_message *m)
         outcome_failed(r, m);
         return;
     }
-    if (s->stdio.files && !s->files.ended && !s->forced) {
-        m->type = HELPER_FAILED;
-        err_set(&m->err, CORDON_ERR_INTERNAL, "output", 0, "the guest's files did not come whole");
-    }
+    if (s->stdio.files && !s->files.ended)
+        outcome_without_files(s, m);
 }

@@ -7,6 +7,7 @@
 #include "backend/docker/session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 
 #include "base/err.h"
 #include "base/jsonw.h"
+#include "base/sys.h"
 #include "base/util.h"
 #include "plan/plan.h"
 
@@ -221,6 +223,25 @@ static void session_kill(struct session *s)
         session_force(s);
 }
 
+/* What pid 1 sends is not kept any more: it need not go on. The engine answers when the container
+ * has ended, which it does when somebody has read what is on its way: that is us, so a child asks.
+ */
+static void session_check_files(struct session *s)
+{
+    if (!s->files.failed || s->forced)
+        return;
+    if (!s->killed)
+        s->killed_ns = http_now_ns();
+    s->killed = s->forced = true;
+    if (fork() != 0)
+        return;
+    sys_close_range(0, ~0u); /* the guest's streams end with us */
+    for (int i = 0; i < 3; i++)
+        (void)!open("/dev/null", O_RDWR);
+    session_force(s);
+    _exit(0);
+}
+
 /* pid 1 was told to end everything; when it does not, the engine does. */
 static int session_check_end(struct session *s, struct cordon_err *err)
 {
@@ -285,6 +306,7 @@ static int session_step(struct session *s, struct cordon_err *err)
         return errno == EINTR ? 0 : err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "poll");
     if (stdio_step(&s->stdio, fds) < 0)
         return err_nomem(err, "docker");
+    session_check_files(s);
     if (s->stdio.started && !s->started_ns) {
         struct helper_message m = {.type = HELPER_STARTED, .time_ns = http_now_ns()};
         _cleanup_close_ int channel = s->holds ? channel_accept(&s->channel) : -1;
@@ -295,8 +317,10 @@ static int session_step(struct session *s, struct cordon_err *err)
         session_listen(s);
     if (wait->revents && session_take_end(s, err) < 0)
         return -1;
-    if (s->inside && s->stdio.attach_ended)
+    if (s->inside && s->stdio.attach_ended && !s->gone) {
         s->gone = true; /* as far as we are concerned */
+        s->ended_ns = http_now_ns();
+    }
     return session_check_end(s, err);
 }
 
@@ -328,6 +352,7 @@ static int session_init_path(char *path, size_t size, struct cordon_err *err)
 static int session_all(struct session *s, struct cordon_err *err)
 {
     char init_path[4096];
+    clock_gettime(CLOCK_REALTIME, &s->began);
     if (request_read(HELPER_REQUEST_FD, &s->request, err) < 0)
         return -1;
     if (s->request.sends_files && !s->holds) {
@@ -364,7 +389,7 @@ int session_hold(void)
     struct session s = {.attach = HTTP_INIT,
                         .wait = HTTP_INIT,
                         .files = FILES_INIT,
-                        .channel = {.listen_fd = -1},
+                        .channel = {.listen_fd = -1, .lock_fd = -1},
                         .control_open = true,
                         .holds = true,
                         .exit_code = -1};
@@ -383,7 +408,7 @@ int session_run(void)
     struct session s = {.attach = HTTP_INIT,
                         .wait = HTTP_INIT,
                         .files = FILES_INIT,
-                        .channel = {.listen_fd = -1},
+                        .channel = {.listen_fd = -1, .lock_fd = -1},
                         .control_open = true,
                         .exit_code = -1};
     struct cordon_err err = {0}, drop;

@@ -3,6 +3,7 @@
 #define BACKEND_DOCKER_SESSION_H
 
 #include <limits.h>
+#include <time.h>
 
 #include "backend/docker/binds.h"
 #include "backend/docker/engine.h"
@@ -15,6 +16,7 @@
 /* channel.c: see there. */
 struct channel {
     int listen_fd;
+    int lock_fd;                            /* of `top`: somebody lives who will remove it */
     char top[PATH_MAX], dir[PATH_MAX + 16]; /* empty: there is none, or it is hidden again */
 };
 
@@ -27,14 +29,15 @@ struct session {
     struct http attach; /* raw stream of the container's standard streams */
     struct http wait;   /* answers when the container is gone */
     struct stdio stdio;
-    struct files files; /* of the guest's working directory */
-    bool control_open;  /* the supervisor is there */
-    bool killed;        /* somebody wanted the end */
-    bool gone;          /* the container was removed */
-    bool inside;        /* it is somebody's to keep: we run a command in it */
-    bool holds;         /* it is ours to keep for commands of others */
-    bool forced;        /* the engine was told to kill it */
-    uint64_t started_ns, killed_ns;
+    struct files files;    /* of the guest's working directory */
+    bool control_open;     /* the supervisor is there */
+    bool killed;           /* somebody wanted the end */
+    bool gone;             /* the container was removed */
+    bool inside;           /* it is somebody's to keep: we run a command in it */
+    bool holds;            /* it is ours to keep for commands of others */
+    bool forced;           /* the engine was told to kill it */
+    struct timespec began; /* by the clock of the engine's events */
+    uint64_t started_ns, killed_ns, ended_ns;
     int exit_code; /* of pid 1, -1: not known */
 };
 
