@@ -262,7 +262,8 @@ def test_in_process_is_said(grade):
                    ADD + "class Point:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\n",
                    "--in-process", name="user_code.py")
     assert report["passed"] == 2 and report["mode"] == "in-process"
-    report = grade("assert f() == 1\nassert f() == 1\n", "import os\ndef f(): os._exit(0)\n", "--in-process")
+    report = grade("assert f() == 1\nassert f() == 1\n", "import os\ndef f(): os._exit(0)\n", "--in-process",
+                   "--time-limit", "3s")
     assert report["passed"] == 0 and report["errors"] == 1
 
 
