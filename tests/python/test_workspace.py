@@ -249,7 +249,9 @@ def test_interrupt_ends_the_guest(home, config):
     code = ("import sys\nfrom cordon.workspace import *\n"
             f"config = SandboxConfig(work_root={config.work_root!r}, logs_dir={config.logs_dir!r})\n"
             f"apply_action({config.work_root!r} + '/t', {{'command': ['sh', '-c', 'touch begun; sleep 60']}}, config=config)\n")
+    # who runs this in the background may ignore the signal, and that is handed down
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
     deadline = time.monotonic() + 30
     while not (home / "work/t/begun").exists() and time.monotonic() < deadline:
