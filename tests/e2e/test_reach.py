@@ -71,39 +71,38 @@ def test_a_policy_moved_by_a_guest_is_refused(full, shared, home):
     assert effective(shared, home)[0] == 78
 
 
-@pytest.mark.parametrize("evade", ["", "touch work/x; rm work/x"])
-def test_a_folder_moved_by_a_guest_does_not_take_its_policy_along(full, shared, home, evade):
-    """The file itself is unchanged; where it is now nobody put it."""
+def two_policies(shared):
     for name, seconds in (("lenient", 77), ("kept", 55)):
         (shared / name / "in").mkdir(parents=True)
         (shared / name / "in" / "cordon.toml").write_text(POLICY % seconds)
         for folder in (shared / name, shared / name / "in"):
             os.chmod(folder, 0o755)
     time.sleep(0.05)
-    r = in_guest(shared, home, f"touch kept/in/x lenient/y; mv lenient work; {evade}")
+
+
+@pytest.mark.parametrize("evade", ["", "touch moved/x; rm moved/x"])
+def test_a_folder_moved_by_a_guest_does_not_take_its_policy_along(full, shared, home, evade):
+    """The file itself is unchanged; where it is now nobody put it."""
+    two_policies(shared)
+    r = in_guest(shared, home, f"touch kept/in/x lenient/y; mv lenient moved; {evade}")
     told = [c["path"] for c in r.result["changed_files"]]
-    assert told == [f"{shared}/work/in/cordon.toml"], str(r)
+    assert told == [f"{shared}/moved/in/cordon.toml"], str(r)
     os.chmod(shared, 0o755)
-    status, limit, said = effective(shared / "work/in", home)
+    status, limit, said = effective(shared / "moved/in", home)
     assert status == 78 and limit is None and "cordon.toml" in said
     # the twin: a folder the guest worked in and left in its place
     assert effective(shared / "kept/in", home)[:2] == (0, "55s")
     # the caller's own word
-    os.utime(shared / "work/in/cordon.toml")
-    assert effective(shared / "work/in", home)[:2] == (0, "77s")
+    os.utime(shared / "moved/in/cordon.toml")
+    assert effective(shared / "moved/in", home)[:2] == (0, "77s")
 
 
 def test_a_policy_carried_behind_more_folders_than_are_looked_at_is_refused(full, shared, home):
-    for name, seconds in (("lenient", 77), ("kept", 55)):
-        (shared / name / "in").mkdir(parents=True)
-        (shared / name / "in" / "cordon.toml").write_text(POLICY % seconds)
-        for folder in (shared / name, shared / name / "in"):
-            os.chmod(folder, 0o755)
-    time.sleep(0.05)
-    r = in_guest(shared, home, "mv lenient work; mkdir many; cd many; mkdir $(seq 5000)")
+    two_policies(shared)
+    r = in_guest(shared, home, "mv lenient moved; mkdir many; cd many; mkdir $(seq 5000)")
     assert f"{shared}/lenient/in/cordon.toml" in [c["path"] for c in r.result["changed_files"]], str(r)
     os.chmod(shared, 0o755)
-    assert effective(shared / "work/in", home)[0] == 78
+    assert effective(shared / "moved/in", home)[0] == 78
     assert effective(shared / "kept/in", home)[:2] == (0, "55s")
 
 
