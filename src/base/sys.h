@@ -50,6 +50,7 @@ struct sys_landlock_net_port {
 #define SYS_LANDLOCK_FS_REFER (1ULL << 13)           /* ABI 2 */
 #define SYS_LANDLOCK_FS_TRUNCATE (1ULL << 14)        /* ABI 3 */
 #define SYS_LANDLOCK_FS_IOCTL_DEV (1ULL << 15)       /* ABI 5 */
+#define SYS_LANDLOCK_FS_RESOLVE_UNIX (1ULL << 16)    /* ABI 9 */
 #define SYS_LANDLOCK_NET_BIND_TCP (1ULL << 0)        /* ABI 4 */
 #define SYS_LANDLOCK_NET_CONNECT_TCP (1ULL << 1)     /* ABI 4 */
 #define SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX (1ULL << 0) /* ABI 6 */

@@ -95,7 +95,11 @@ struct plan_fence {
     const char *path; /* as the guest sees it (tier full), on the host (tier landlock) */
     bool write;
     bool optional;
+    bool connects; /* a socket of the host's that the caller named */
 };
+
+/* From this ABI on Landlock refuses connections to sockets with a name that were made outside. */
+#define PLAN_ABI_SOCKETS 9
 
 /* An OCI runtime builds the wall: what it is given, besides the operations. */
 enum plan_runtime { PLAN_RUNTIME_RUNC, PLAN_RUNTIME_CRUN, PLAN_RUNTIME_RUNSC }; /* as the field's */
@@ -193,8 +197,9 @@ struct plan {
     enum tier tier;                  /* of the native backend */
     bool is_handle;                  /* one of many runs of a caller, perhaps at once */
     bool covers_sockets; /* folders of the host are granted: sockets in them that were known when
-                            the plan was made are covered, others cannot be */
+                            the plan was made are covered, others only by PLAN_ABI_SOCKETS */
     unsigned n_sockets;  /* how many that were */
+    unsigned n_unplaced; /* bound by a relative name to a folder that cannot be told */
     const char *profile;
 
     struct plan_op *ops;

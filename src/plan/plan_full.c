@@ -329,7 +329,9 @@ int plan_full_grants(struct plan *p, const struct plan_request *req, struct cord
         if (full_grant(p, req, g) < 0 || full_cover_state(p, g) < 0 || plan_state_cover(p, g) < 0 ||
             full_keep_policy(p, g) < 0)
             return err_nomem(err, "plan");
-        if (g->write) {
+        if (g->is_socket && plan_socket_grant(p, g, err) < 0)
+            return -1;
+        if (g->write && !g->is_socket) {
             p->writes_host = true;
             if (plan_add_fence(p, g->dst, true, g->optional) < 0)
                 return err_nomem(err, "plan");

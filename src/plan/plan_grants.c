@@ -50,10 +50,10 @@ static int grants_refuse(struct plan *p, const struct policy_item *item, const s
             return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
                            "%s: %s cannot be granted: it holds the sockets of the host's services",
                            grants_origin(p, item), item->text);
-    if (S_ISSOCK(st->st_mode) || S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
+    if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
         return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
-                       "%s: %s is a %s of the host and cannot be granted", grants_origin(p, item),
-                       item->text, S_ISSOCK(st->st_mode) ? "socket" : "device");
+                       "%s: %s is a device of the host and cannot be granted",
+                       grants_origin(p, item), item->text);
     return 0;
 }
 
@@ -85,8 +85,9 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     const struct policy_item resolved = {.text = real, .origin = item->origin};
     if (grants_refuse(g->p, item, &st, err) < 0 || grants_refuse(g->p, &resolved, &st, err) < 0)
         return -1;
-    /* A link may be an earlier guest's doing: what is to be written is named by its own name. */
-    if (write && !str_eq(real, item->text)) {
+    /* A link may be an earlier guest's doing: what is to be written, and a socket, is named by its
+     * own name. */
+    if ((write || S_ISSOCK(st.st_mode)) && !str_eq(real, item->text)) {
         err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s leads through a link to %s",
                 grants_origin(g->p, item), item->text, real);
         return err_hint(err, "grant %s itself if that is meant", real);
@@ -108,6 +109,7 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
                                        .dst = dst,
                                        .write = write,
                                        .is_dir = S_ISDIR(st.st_mode),
+                                       .is_socket = S_ISSOCK(st.st_mode),
                                        .optional = item->optional};
     return 0;
 }
@@ -239,7 +241,7 @@ int plan_add_fence(struct plan *p, const char *path, bool write, bool optional)
     if (!f)
         return -1;
     p->fences = f;
-    f[p->n_fences++] = (struct plan_fence){path, write, optional};
+    f[p->n_fences++] = (struct plan_fence){.path = path, .write = write, .optional = optional};
     return 0;
 }
 

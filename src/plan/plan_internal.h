@@ -39,12 +39,13 @@ int plan_net(struct plan *p, const struct policy *policy, struct cordon_err *err
 /* The built-in filter, tightened by the profile in `path` unless that is NULL. */
 int plan_build_filter(struct plan *p, const struct seccomp_options *options, const char *path,
                       struct seccomp_prog *ret_prog, struct cordon_err *err);
-/* Grants of the policy in one list, checked: they exist, are not ours, not /proc, /sys or a socket.
+/* Grants of the policy in one list, checked: they exist, are not ours, not /proc, /sys or a device.
  */
 struct plan_grant {
     const char *src, *dst;
     const char *real; /* src without links: what deny patterns and refusals are about */
     bool write, is_dir, optional;
+    bool is_socket;
     bool overlay; /* the guest's writes go into a layer over src */
 };
 int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant **ret, size_t *ret_n,
@@ -57,6 +58,16 @@ int plan_full_mask(struct plan *p, const char *path, bool dir);
 
 /* plan_sockets.c: sockets of the host's programs below the grants are covered. */
 int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, struct cordon_err *err);
+/* One that the caller named outright; only a wall that shares the host's kernel can show it. */
+int plan_socket_grant(struct plan *p, const struct plan_grant *g, struct cordon_err *err);
+/* plan_sockets_relative.c: where the sockets lie that were bound by a relative name. Adds absolute
+ * paths to the arena. */
+struct plan_relative {
+    unsigned long inode; /* of the socket itself, not of its file */
+    const char *name;
+    const char *path; /* NULL: cannot be told */
+};
+void plan_sockets_place(struct plan *p, struct plan_relative *list, size_t n);
 
 /* plan_state.c: Cordon's own state inside a grant is covered; as a grant it is refused, also around
  * it where nothing can be covered. */

@@ -47,7 +47,8 @@ static void key_ops(const struct plan *p, struct buf *out)
     }
     key_num(out, p->n_fences);
     for (size_t i = 0; i < p->n_fences; i++) {
-        key_num(out, (uint64_t)p->fences[i].write << 1 | p->fences[i].optional);
+        key_num(out, (uint64_t)p->fences[i].connects << 2 | (uint64_t)p->fences[i].write << 1 |
+                         p->fences[i].optional);
         key_text(out, p->fences[i].path);
     }
 }

@@ -181,12 +181,17 @@ static int landlock_grants(struct plan *p, const struct plan_request *req, struc
     const char *what = NULL;
     if (plan_grants(p, req->policy, &grants, &n, err) < 0)
         return -1;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (grants[i].is_socket) {
+            what = arena_printf(&p->arena, "a connection to a unix socket (%s)", grants[i].src);
+            return what ? landlock_refuse(req, err, what) : err_nomem(err, "plan");
+        }
         if (!str_eq(grants[i].src, grants[i].dst)) {
             what = arena_printf(&p->arena, "mounts at another path (%s at %s)", grants[i].src,
                                 grants[i].dst);
             return what ? landlock_refuse(req, err, what) : err_nomem(err, "plan");
         }
+    }
     if (landlock_denied(p, req, grants, n, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {

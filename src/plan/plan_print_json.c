@@ -86,6 +86,8 @@ static void json_landlock(const struct plan *p, struct jsonw *j)
         jsonw_str(j, "path", p->fences[i].path);
         jsonw_bool(j, "writable", p->fences[i].write);
         jsonw_bool(j, "optional", p->fences[i].optional);
+        if (p->fences[i].connects)
+            jsonw_bool(j, "socket", true);
         jsonw_close(j, '}');
     }
     jsonw_close(j, ']');

@@ -1,12 +1,14 @@
 /* Sockets of the host's programs inside granted folders.
  *
  * Neither a read-only mount nor a network namespace keeps a guest from connecting to a socket that
- * has a name in a folder it sees, and what listens there was not written for strangers. The kernel
- * lists them all; those below a grant are covered. One read per run with a grant, whatever lies in
- * the folders. Out of sight are those a program binds later or by a relative name, and those of
- * other network namespaces; no kernel so far lets a mount or a Landlock rule refuse them, so the
- * result says what was done. (Tier landlock needs none of it: its filter refuses connections to
- * names.) */
+ * has a name in a folder it sees, and what listens there was not written for strangers. From
+ * PLAN_ABI_SOCKETS on Landlock refuses all of them. Before, the kernel lists those there are, and
+ * what lies below a grant is covered: one read per run with a grant, whatever lies in the folders.
+ * Out of sight are those a program binds later and those of other network namespaces, so the result
+ * says what was done (docs/design/sockets.md: what else was tried). (Tier landlock needs none of
+ * it: its filter refuses connections to names.)
+ *
+ * A socket that the caller names, by its own path, is meant: it is granted. */
 #include "plan/plan_internal.h"
 
 #include <errno.h>
@@ -55,23 +57,29 @@ static int sockets_read(char **ret_text, struct cordon_err *err)
     return 0;
 }
 
-/* The eighth column, if it is a path; names that begin with @ are abstract and stay outside. */
-static char *sockets_path(char *line)
+/* One line: the inode and the name, the seventh column and the rest. NULL: it has none. */
+static char *sockets_name(char *line, unsigned long *ret_inode)
 {
     for (int column = 0; column < 7; column++) {
         line += strspn(line, " ");
+        if (column == 6)
+            *ret_inode = strtoul(line, NULL, 10);
         line += strcspn(line, " ");
     }
-    line += strspn(line, " ");
-    return *line == '/' ? line : NULL;
+    line += *line == ' ';
+    return *line ? line : NULL;
 }
 
+/* Named outright, or below a folder that is? */
 static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t n,
                          const char *path, struct cordon_err *err)
 {
     struct stat st;
     if (lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
         return 0;
+    for (size_t i = 0; i < n; i++)
+        if (grants[i].is_socket && str_eq(grants[i].src, path))
+            return 0;
     for (size_t i = 0; i < n; i++) {
         size_t len = grants[i].src ? strlen(grants[i].src) : 0;
         if (!len || strncmp(path, grants[i].src, len) != 0 || path[len] != '/')
@@ -84,6 +92,45 @@ static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t
     return 0;
 }
 
+static int sockets_relative(struct plan *p, const struct plan_grant *grants, size_t n,
+                            struct plan_relative *list, size_t n_list, struct cordon_err *err)
+{
+    plan_sockets_place(p, list, n_list);
+    for (size_t i = 0; i < n_list; i++) {
+        if (!list[i].path)
+            p->n_unplaced++;
+        else if (sockets_cover(p, grants, n, list[i].path, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Names that begin with @ are abstract and stay outside with the network namespace. */
+static int sockets_lines(struct plan *p, const struct plan_grant *grants, size_t n, char *text,
+                         struct cordon_err *err)
+{
+    struct plan_relative *relative = NULL;
+    size_t n_relative = 0, cap = 0;
+    char *rest = NULL;
+    strtok_r(text, "\n", &rest); /* the heading */
+    for (char *line; (line = strtok_r(NULL, "\n", &rest));) {
+        unsigned long inode = 0;
+        const char *name = sockets_name(line, &inode);
+        if (!name || *name == '@')
+            continue;
+        if (*name == '/') {
+            if (sockets_cover(p, grants, n, name, err) < 0)
+                return -1;
+            continue;
+        }
+        relative = plan_grow(p, relative, n_relative, &cap, sizeof(*relative));
+        if (!relative)
+            return err_nomem(err, "plan");
+        relative[n_relative++] = (struct plan_relative){.inode = inode, .name = name};
+    }
+    return n_relative ? sockets_relative(p, grants, n, relative, n_relative, err) : 0;
+}
+
 int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, struct cordon_err *err)
 {
     bool folders = false;
@@ -92,14 +139,23 @@ int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, stru
     if (!folders)
         return 0;
     p->covers_sockets = true;
+    if (p->backend == BACKEND_NATIVE && p->landlock_abi >= PLAN_ABI_SOCKETS)
+        return 0;
     _cleanup_free_ char *text = NULL;
     if (sockets_read(&text, err) < 0)
         return -1;
-    char *rest = NULL;
-    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-        const char *path = sockets_path(line);
-        if (path && sockets_cover(p, grants, n, path, err) < 0)
-            return -1;
+    return sockets_lines(p, grants, n, text, err);
+}
+
+int plan_socket_grant(struct plan *p, const struct plan_grant *g, struct cordon_err *err)
+{
+    if (p->backend != BACKEND_NATIVE) {
+        err_set(err, CORDON_ERR_HOST, "plan", 0,
+                "%s: a socket of the host is shown to a guest of the native backend only", g->src);
+        return err_hint(err, "use the native backend, or take the grant out");
     }
+    if (plan_add_fence(p, g->dst, false, g->optional) < 0)
+        return err_nomem(err, "plan");
+    p->fences[p->n_fences - 1].connects = true;
     return 0;
 }

@@ -139,19 +139,26 @@ static void json_container(struct jsonw *j, const struct result *r)
                   "one container for many commands: weaker, they see each other's traces");
 }
 
-/* What stood around the guest. With no start there was no wall, and it says so. */
 /* What stood around the host's own files. */
 static void result_json_files(struct jsonw *j, const struct result *r)
 {
-    char text[64];
+    const struct plan *p = r->plan;
+    char text[128], unplaced[48] = "";
     if (r->workspace_mode)
         jsonw_str(j, "workspace", r->workspace_mode);
-    if (!r->plan->covers_sockets)
+    if (!p->covers_sockets)
         return;
-    snprintf(text, sizeof(text), "%u known in grants covered, later ones not", r->plan->n_sockets);
+    if (p->n_unplaced)
+        snprintf(unplaced, sizeof(unplaced), "%u of unknown place and ", p->n_unplaced);
+    if (p->landlock_abi >= PLAN_ABI_SOCKETS)
+        snprintf(text, sizeof(text), "refused");
+    else
+        snprintf(text, sizeof(text), "%u known in grants covered, %slater ones not", p->n_sockets,
+                 unplaced);
     jsonw_str(j, "host_sockets", text);
 }
 
+/* What stood around the guest. With no start there was no wall, and it says so. */
 void result_json_enforcement(struct jsonw *j, const struct result *r)
 {
     static const char *const namespaces[] = {"user_ns", "mount_ns", "pid_ns",    "net_ns",

@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#include "backend/native/native_internal.h"
+#include "base/sys.h"
 #include "base/util.h"
 #include "plan/plan.h"
 
@@ -257,12 +259,36 @@ static void test_filter_before_abi_6(void **state)
     policy_free(policy);
 }
 
+/* No rule of a folder reaches the host's sockets, writable or not; the one that was named does. A
+ * right the kernel does not know would make it refuse the whole ruleset. */
+static void test_rights_over_sockets(void **state)
+{
+    (void)state;
+    const struct plan_fence folder = {.path = "/x", .write = true}, plain = {.path = "/x"};
+    const struct plan_fence named = {.path = "/x/s", .connects = true};
+    assert_int_equal(native_fence_handled(8) & SYS_LANDLOCK_FS_RESOLVE_UNIX, 0);
+    assert_int_not_equal(native_fence_handled(9) & SYS_LANDLOCK_FS_RESOLVE_UNIX, 0);
+    for (int abi = 1; abi <= 9; abi++) {
+        uint64_t known = native_fence_handled(abi);
+        assert_int_equal(native_fence_allowed(&folder, true, abi) & ~known, 0);
+        assert_int_equal(native_fence_allowed(&named, false, abi) & ~known, 0);
+        assert_int_equal(native_fence_allowed(&folder, true, abi) & SYS_LANDLOCK_FS_RESOLVE_UNIX,
+                         0);
+        assert_int_equal(native_fence_allowed(&plain, true, abi) & SYS_LANDLOCK_FS_RESOLVE_UNIX, 0);
+        assert_int_equal(native_fence_allowed(&named, false, abi) & SYS_LANDLOCK_FS_RESOLVE_UNIX,
+                         known & SYS_LANDLOCK_FS_RESOLVE_UNIX);
+        assert_int_equal(native_fence_allowed(&folder, true, abi),
+                         known & ~(uint64_t)SYS_LANDLOCK_FS_RESOLVE_UNIX);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fences),   cmocka_unit_test(test_root_gives_itself_up),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_denied_grant_is_dropped),
-        cmocka_unit_test(test_filter),   cmocka_unit_test(test_filter_before_abi_6),
+        cmocka_unit_test(test_rights_over_sockets),     cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_root_gives_itself_up),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_denied_grant_is_dropped), cmocka_unit_test(test_filter),
+        cmocka_unit_test(test_filter_before_abi_6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

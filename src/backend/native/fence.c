@@ -60,7 +60,7 @@ void native_drop_capabilities(struct native_child *c, unsigned keep)
 }
 
 /* All file rights of the kernel's ABI are handled, so what no rule allows is refused. */
-static uint64_t fence_handled(int abi)
+uint64_t native_fence_handled(int abi)
 {
     uint64_t fs = (SYS_LANDLOCK_FS_MAKE_SYM << 1) - 1;
     if (abi >= 2)
@@ -69,7 +69,21 @@ static uint64_t fence_handled(int abi)
         fs |= SYS_LANDLOCK_FS_TRUNCATE;
     if (abi >= 5)
         fs |= SYS_LANDLOCK_FS_IOCTL_DEV;
+    if (abi >= PLAN_ABI_SOCKETS)
+        fs |= SYS_LANDLOCK_FS_RESOLVE_UNIX;
     return fs;
+}
+
+/* What a rule gives. Sockets of the host are no part of a folder, writable or not; those the guest
+ * makes need no rule: the kernel lets connections within the domain through. */
+uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, int abi)
+{
+    uint64_t allowed = f->write ? ~(uint64_t)SYS_LANDLOCK_FS_RESOLVE_UNIX : FENCE_READ;
+    if (!is_dir)
+        allowed &= FENCE_FILE;
+    if (f->connects)
+        allowed |= SYS_LANDLOCK_FS_RESOLVE_UNIX;
+    return allowed & native_fence_handled(abi);
 }
 
 /* A place as the guest will see it, while its root is still to be entered. */
@@ -88,7 +102,8 @@ int native_fence_make(struct native_child *c, int root_fd)
     if (p->landlock_abi == 0)
         return -1;
 
-    struct sys_landlock_ruleset_attr attr = {.handled_access_fs = fence_handled(p->landlock_abi)};
+    struct sys_landlock_ruleset_attr attr = {.handled_access_fs =
+                                                 native_fence_handled(p->landlock_abi)};
     if (p->scope_signals)
         attr.scoped = SYS_LANDLOCK_SCOPE_SIGNAL | SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX;
     if (p->tier == TIER_LANDLOCK && p->landlock_abi >= 4)
@@ -107,10 +122,7 @@ int native_fence_make(struct native_child *c, int root_fd)
         if (fd < 0 || fstat(fd, &st) < 0)
             native_child_fail(c, "landlock", errno, f->path);
         struct sys_landlock_path_beneath rule = {.parent_fd = fd};
-        rule.allowed_access = f->write ? attr.handled_access_fs : FENCE_READ;
-        if (!S_ISDIR(st.st_mode))
-            rule.allowed_access &= FENCE_FILE;
-        rule.allowed_access &= attr.handled_access_fs;
+        rule.allowed_access = native_fence_allowed(f, S_ISDIR(st.st_mode), p->landlock_abi);
         if (sys_landlock_add_rule(ruleset, SYS_LANDLOCK_RULE_PATH_BENEATH, &rule) < 0)
             native_child_fail(c, "landlock", errno, f->path);
         /* entries of /proc are forgotten, and their rules with them, when nothing refers to them */

@@ -233,6 +233,9 @@ void native_drop_last_capability(struct native_child *c);
 void native_set_capabilities(struct native_child *c, unsigned set); /* effective and permitted */
 /* root_fd: the guest's root where it is not ours yet, else -1 */
 int native_fence_make(struct native_child *c, int root_fd);
+/* File rights that an ABI of Landlock knows, and what a rule gives of them. */
+uint64_t native_fence_handled(int abi);
+uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, int abi);
 
 /* guest.c: the process that becomes the guest's program */
 pid_t native_guest_clone(struct native_guest *g); /* after pid 1, which waits for its execve */
