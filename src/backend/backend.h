@@ -107,5 +107,9 @@ struct backend {
 };
 
 extern const struct backend backend_native;
+/* Around the starts of a process that makes many guests of one plan (plan.enter): its groups and
+ * network namespaces are used again where they are as new; the second removes what is kept. */
+void native_again_init(void);
+void native_again_done(void);
 
 #endif

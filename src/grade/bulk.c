@@ -12,14 +12,17 @@
 
 #define BULK_WINDOW_MIN 256
 #define BULK_MESSAGE_MAX 1000
+#define BULK_RUNS_PER_DESK 2
 
+/* One sample being graded. There are more of these than desks: a desk is free for the next one
+ * while the last one's submission is taken down. */
 struct bulk_worker {
     struct bulk *bulk;
-    struct tests_desk desk;
     struct tests_run run;
     struct grade_outcome outcome;
     struct bulk_item item;
     bool busy;
+    bool warm;
     bool again; /* the warm interpreter failed it: once more, cold */
 };
 
@@ -136,7 +139,7 @@ static void worker_on_done(struct tests_run *r)
     struct grade_outcome *o = &w->outcome;
     if (r->err.code == CORDON_ERR_CANCELLED) {
         /* no line: it was not graded */
-    } else if (r->err.code && w->desk.place.warm) {
+    } else if (r->err.code && w->warm) {
         w->again = b->is_cold = true;
     } else if (r->err.code) {
         bulk_emit_broken(b, &w->item, r->err.message);
@@ -152,7 +155,7 @@ static void worker_on_done(struct tests_run *r)
     w->busy = false;
 }
 
-static void worker_start(struct bulk_worker *w)
+static void worker_start(struct bulk_worker *w, struct tests_desk *desk)
 {
     struct bulk *b = w->bulk;
     struct tests_task *t = &w->item.task;
@@ -160,17 +163,12 @@ static void worker_start(struct bulk_worker *w)
     struct cordon_err err = {0};
     t->time_ns = policy_num(policy, FIELD_TIME_LIMIT);
     t->time_written = policy_written(policy, FIELD_TIME_LIMIT);
-    w->desk.place.loop = b->loop;
-    w->desk.place.host = b->host;
-    w->desk.place.policy = b->policy;
-    w->desk.place.vars = b->vars;
-    w->desk.place.many = true;
-    w->desk.place.warm = !t->policy && !b->is_cold && zygote_is_alive(b->zygote);
+    desk->place.warm = w->warm = !t->policy && !b->is_cold && zygote_is_alive(b->zygote);
     w->run = (struct tests_run){.on_done = worker_on_done, .data = w};
     w->busy = true;
-    if (tests_start(&w->run, &w->desk, t, &w->outcome, &err) == 0)
+    if (tests_start(&w->run, desk, t, &w->outcome, &err) == 0)
         return;
-    if (w->desk.place.warm) {
+    if (w->warm) {
         w->again = b->is_cold = true;
         w->busy = false;
         return;
@@ -228,25 +226,36 @@ static void bulk_judge(struct bulk *b, struct bulk_item *item)
 
 /* ---- all of it ---- */
 
-static struct bulk_worker *bulk_idle(struct bulk *b)
+static struct tests_desk *bulk_desk(struct bulk *b)
 {
     for (unsigned i = 0; i < b->jobs; i++)
-        if (!b->workers[i].busy)
+        if (!b->desks[i].run)
+            return &b->desks[i];
+    return NULL;
+}
+
+static struct bulk_worker *bulk_idle(struct bulk *b)
+{
+    for (unsigned i = 0; bulk_desk(b) && i < b->n_workers; i++)
+        if (!b->workers[i].busy && !b->workers[i].run.desk)
             return &b->workers[i];
     return NULL;
 }
 
 static void bulk_reap(struct bulk *b)
 {
-    for (unsigned i = 0; i < b->jobs; i++) {
+    for (unsigned i = 0; i < b->n_workers; i++) {
         struct bulk_worker *w = &b->workers[i];
+        struct tests_desk *desk;
         if (w->busy || !w->run.desk)
             continue;
         if (w->again && !b->cancelled) {
+            if (!(desk = bulk_desk(b)))
+                continue; /* those that have one will leave it */
             w->again = false;
             tests_done(&w->run);
             grade_outcome_done(&w->outcome);
-            worker_start(w);
+            worker_start(w, desk);
         }
         if (!w->busy)
             worker_free(w);
@@ -285,7 +294,7 @@ static int bulk_feed(struct bulk *b, struct bulk_item *held, struct cordon_err *
             w->item = item;
             w->item.task.entry = w->item.entry;
             b->n_running++;
-            worker_start(w);
+            worker_start(w, bulk_desk(b));
             bulk_reap(b);
         } else if (b->n_running > 0) { /* a judge runs alone: kept until the others are through */
             *held = item;
@@ -303,12 +312,17 @@ static int bulk_prepare(struct bulk *b, struct cordon_err *err)
 {
     b->jobs = MAX(1u, MIN(b->jobs, BULK_JOBS_MAX));
     b->n_window = MAX((size_t)BULK_WINDOW_MIN, (size_t)b->jobs * 16);
-    b->workers = calloc(b->jobs, sizeof(*b->workers));
+    b->n_workers = b->jobs * BULK_RUNS_PER_DESK;
+    b->workers = calloc(b->n_workers, sizeof(*b->workers));
+    b->desks = calloc(b->jobs, sizeof(*b->desks));
     b->window = calloc(b->n_window, sizeof(*b->window));
-    if (!b->workers || !b->window)
+    if (!b->workers || !b->desks || !b->window)
         return err_nomem(err, "grade");
     b->zygote = party_warm_up(b->policy, &b->input);
     for (unsigned i = 0; i < b->jobs; i++)
+        b->desks[i].place = (struct party_place){
+            .loop = b->loop, .host = b->host, .policy = b->policy, .vars = b->vars, .many = true};
+    for (unsigned i = 0; i < b->n_workers; i++)
         b->workers[i].bulk = b;
     for (size_t i = 0; i < b->n_window; i++)
         b->window[i] = BUF_INIT(BULK_LINE_MAX);
@@ -340,24 +354,26 @@ void bulk_cancel(struct bulk *b)
     struct cordon_err err;
     err_set(&err, CORDON_ERR_CANCELLED, "grade", 0, "cancelled");
     bulk_fail(b, &err);
-    for (unsigned i = 0; i < b->jobs; i++)
+    for (unsigned i = 0; i < b->n_workers; i++)
         if (b->workers[i].busy)
             tests_cancel(&b->workers[i].run);
 }
 
 void bulk_done(struct bulk *b)
 {
-    for (unsigned i = 0; b->workers && i < b->jobs; i++) {
+    for (unsigned i = 0; b->workers && i < b->n_workers; i++) {
         struct bulk_worker *w = &b->workers[i];
         tests_done(&w->run);
-        tests_desk_done(&w->desk);
         grade_outcome_done(&w->outcome);
         bulk_item_done(&w->item);
     }
+    for (unsigned i = 0; b->desks && i < b->jobs; i++)
+        tests_desk_done(&b->desks[i]);
     for (size_t i = 0; b->window && i < b->n_window; i++)
         buf_done(&b->window[i]);
     zygote_close(b->zygote);
     free(b->workers);
+    free(b->desks);
     free(b->window);
     free(b->line);
     arena_done(&b->arena);

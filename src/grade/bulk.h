@@ -1,6 +1,6 @@
 /* Many submissions: problems and samples in, one line per sample out, in the order of the input.
  *
- * Runs in the command. Each of `jobs` workers has a desk (the tests' sandbox, which serves one run
+ * Runs in the command. There are `jobs` desks (the tests' sandboxes, each of which serves one run
  * after the other) and a fresh sandbox per submission. What is ready too early waits, and so does
  * the input when too much waits. A task that is broken is a line of its own and stops nobody. */
 #ifndef GRADE_BULK_H
@@ -87,8 +87,10 @@ struct bulk {
 
     /* private */
     struct bulk_worker *workers;
-    struct zygote *zygote; /* submissions of the common policy are copied from it; NULL: cold */
-    bool is_cold;          /* it failed once: not used again */
+    unsigned n_workers;
+    struct tests_desk *desks; /* `jobs` of them */
+    struct zygote *zygote;    /* submissions of the common policy are copied from it; NULL: cold */
+    bool is_cold;             /* it failed once: not used again */
     char *line;
     size_t line_cap, line_number, n_read, n_written, n_running;
     struct buf *window; /* lines that wait for earlier ones */

@@ -37,6 +37,13 @@ static void tests_fail(struct tests_run *r, const struct cordon_err *err)
 
 /* ---- the end ---- */
 
+/* The next run may have it. */
+static void tests_leave_desk(struct tests_run *r)
+{
+    if (r->desk->run == r)
+        r->desk->run = NULL;
+}
+
 /* Both sides are through: the rows are final. */
 static void tests_finish(struct tests_run *r)
 {
@@ -58,7 +65,7 @@ static void tests_finish(struct tests_run *r)
         o->errors++;
     o->total_ns = supervise_now_ns() - r->begin_ns;
     r->stage = STAGE_OVER;
-    r->desk->run = NULL;
+    tests_leave_desk(r);
     if (r->on_done)
         r->on_done(r);
 }
@@ -69,12 +76,14 @@ static void tests_check_end(struct tests_run *r)
         tests_finish(r);
 }
 
-/* The desk has said all it will: the submission is ended, whatever it is doing. */
+/* The desk has said all it will: the submission is ended, whatever it is doing, and while that
+ * takes its time the desk serves others. */
 static void tests_desk_over(struct tests_run *r)
 {
     if (r->finishing)
         return;
     r->finishing = true;
+    tests_leave_desk(r);
     party_stop(&r->user);
     tests_check_end(r);
 }
@@ -436,7 +445,7 @@ int tests_start(struct tests_run *r, struct tests_desk *desk, const struct tests
         tests_arm(r, task->time_ns);
     if (tests_send_job(r, err) < 0 || (!task->in_process && tests_start_user(r, err) < 0)) {
         party_stop(&desk->party);
-        desk->run = NULL;
+        tests_leave_desk(r);
         tests_done(r);
         return -1;
     }

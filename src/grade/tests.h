@@ -57,7 +57,8 @@ struct tests_run;
 struct tests_desk {
     struct party_place place;
     struct party party;
-    struct tests_run *run; /* the one it serves now */
+    struct tests_run *run; /* the one it serves now; NULL: another may start, though the last one's
+                              submission may still be on its way out */
     struct buf code;       /* of the submission's side; place.code points here once it is known */
 };
 

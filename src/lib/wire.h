@@ -34,7 +34,7 @@
 #define WIRE_CONTROL_FD 3 /* in a supervisor that starts */
 #define WIRE_HOST_FD 4    /* pidfd of the program it serves; may be missing */
 #define WIRE_INLINE_MAX 32768
-#define WIRE_FDS_MAX 5
+#define WIRE_FDS_MAX 6
 
 enum wire_type {
     WIRE_HELLO = 1,

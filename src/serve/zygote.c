@@ -128,18 +128,18 @@ static int zygote_feed(int fd, const void *data, size_t len)
     return 0;
 }
 
-/* One answer, with its descriptors; a zygote that does not answer is ended and not asked again. */
-static int zygote_receive(struct zygote *z, struct zygote_reply *ret, int fds[static WIRE_FDS_MAX],
-                          size_t *ret_n_fds)
+/* One answer on one of its sockets, with its descriptors; a zygote that does not answer is ended
+ * and not asked again. */
+static int zygote_receive(struct zygote *z, int fd, struct zygote_made *ret)
 {
     ssize_t n;
     do
-        n = wire_recv(z->fd, ret, sizeof(*ret), fds, ret_n_fds, 0);
+        n = wire_recv(fd, &ret->reply, sizeof(ret->reply), ret->fds, &ret->n_fds, 0);
     while (n < 0 && errno == EINTR);
-    if (n == (ssize_t)sizeof(*ret))
+    if (n == (ssize_t)sizeof(ret->reply))
         return 0;
-    for (size_t i = 0; n >= 0 && i < *ret_n_fds; i++)
-        util_close(&fds[i]);
+    for (size_t i = 0; n >= 0 && i < ret->n_fds; i++)
+        util_close(&ret->fds[i]);
     z->dead = true;
     kill(z->pid, SIGKILL);
     return -1;
@@ -150,7 +150,7 @@ static int zygote_answer(struct zygote *z, enum zygote_kind kind, enum zygote_ro
                          struct zygote_made *ret)
 {
     for (;;) {
-        if (zygote_receive(z, &ret->reply, ret->fds, &ret->n_fds) < 0)
+        if (zygote_receive(z, z->fd, ret) < 0)
             return -1;
         bool is_ahead = ret->reply.kind == ZYGOTE_START && ret->reply.role == ZYGOTE_SUBMISSION;
         if (is_ahead && z->n_asked > 0)
@@ -250,6 +250,14 @@ int zygote_open(const struct policy *policy, const struct policy_input *input,
     return 0;
 }
 
+/* What a guest's own socket says; it says it in a while that is bounded. */
+static int zygote_end(struct zygote *z, int fd, struct zygote_made *ret)
+{
+    struct timeval patience = {.tv_sec = ZYGOTE_WAIT_S};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    return z->dead ? -1 : zygote_receive(z, fd, ret);
+}
+
 /* Guests nobody came for: they leave nothing behind, either. */
 static void zygote_drop_ahead(struct zygote *z)
 {
@@ -259,12 +267,13 @@ static void zygote_drop_ahead(struct zygote *z)
             m = z->ahead[--z->n_ahead];
         else if (zygote_answer(z, ZYGOTE_START, ZYGOTE_SUBMISSION, &m) < 0)
             return;
+        uint32_t index = m.reply.index;
+        struct zygote_made end = {0};
+        if (m.reply.ok && m.n_fds > ZYGOTE_END_AT && zygote_ask(z, ZYGOTE_KILL, index) == 0 &&
+            zygote_ask(z, ZYGOTE_FINISH, index) == 0)
+            zygote_end(z, m.fds[ZYGOTE_END_AT], &end);
         for (size_t i = 0; i < m.n_fds; i++)
             util_close(&m.fds[i]);
-        uint32_t index = m.reply.index;
-        if (!m.reply.ok || zygote_ask(z, ZYGOTE_KILL, index) < 0 ||
-            zygote_ask(z, ZYGOTE_FINISH, index) < 0 || zygote_answer(z, ZYGOTE_FINISH, 0, &m) < 0)
-            continue;
     }
 }
 
@@ -277,7 +286,11 @@ void zygote_close(struct zygote *z)
     zygote_drop_ahead(z);
     close(z->fd);
     if (z->pid > 0) {
-        kill(z->pid, SIGKILL);
+        /* it ends by itself and takes along what it kept, unless it is stuck */
+        _cleanup_close_ int pidfd = z->dead ? -1 : sys_pidfd_open(z->pid);
+        struct pollfd end = {.fd = pidfd, .events = POLLIN};
+        if (pidfd < 0 || poll(&end, 1, ZYGOTE_WAIT_S * 1000) != 1)
+            kill(z->pid, SIGKILL);
         while (waitpid(z->pid, NULL, 0) < 0 && errno == EINTR)
             ;
     }
@@ -294,7 +307,8 @@ bool zygote_is_alive(const struct zygote *z)
 struct zygote_guest {
     struct zygote *zygote;
     uint32_t index;
-    int pidfd;
+    int pidfd, end_fd;
+    bool finishing; /* its numbers were asked for */
     uint64_t started_ns;
 };
 
@@ -317,7 +331,7 @@ static int zygote_guest_start(enum zygote_role role, const struct plan *plan, st
     struct zygote_guest *own = calloc(1, sizeof(*own));
     if (!own)
         return err_nomem(err, "zygote");
-    if (!z || zygote_take(z, role, &m) < 0 || !m.reply.ok || m.n_fds < ZYGOTE_START_FDS - 1) {
+    if (!z || zygote_take(z, role, &m) < 0 || !m.reply.ok || m.n_fds <= ZYGOTE_END_AT) {
         bool said = z && !z->dead && !m.reply.ok;
         if (said)
             *err = m.reply.err;
@@ -326,9 +340,11 @@ static int zygote_guest_start(enum zygote_role role, const struct plan *plan, st
                    ? -1
                    : err_set(err, CORDON_ERR_INTERNAL, "zygote", 0, "the warm interpreter is gone");
     }
-    *own = (struct zygote_guest){z, m.reply.index,
-                                 m.n_fds == ZYGOTE_START_FDS ? m.fds[ZYGOTE_START_FDS - 1] : -1,
-                                 zygote_now_ns()};
+    *own = (struct zygote_guest){.zygote = z,
+                                 .index = m.reply.index,
+                                 .pidfd = m.n_fds == ZYGOTE_START_FDS ? m.fds[ZYGOTE_PID_AT] : -1,
+                                 .end_fd = m.fds[ZYGOTE_END_AT],
+                                 .started_ns = zygote_now_ns()};
     *ret = (struct guest){.backend = &backend_zygote[role],
                           .plan = plan,
                           .event_fd = m.fds[0],
@@ -353,7 +369,9 @@ static int zygote_start_tests(const struct plan *plan, struct guest *ret, bool *
 static void zygote_guest_kill(struct guest *g)
 {
     struct zygote_guest *own = g->priv;
-    zygote_ask(own->zygote, ZYGOTE_KILL, own->index);
+    /* the kernel ends the whole pid namespace with its pid 1, and needs no zygote for that */
+    if (own->pidfd < 0 || (sys_pidfd_send_signal(own->pidfd, SIGKILL) < 0 && errno != ESRCH))
+        zygote_ask(own->zygote, ZYGOTE_KILL, own->index);
 }
 
 static int zygote_guest_signal(struct guest *g, int sig)
@@ -372,9 +390,9 @@ static int zygote_guest_measure(struct guest *g, struct backend_usage *ret)
 {
     struct zygote_guest *own = g->priv;
     struct zygote_made m;
-    if (zygote_now_ns() - own->started_ns < ZYGOTE_LOOK_NS ||
+    if (own->finishing || zygote_now_ns() - own->started_ns < ZYGOTE_LOOK_NS ||
         zygote_ask(own->zygote, ZYGOTE_MEASURE, own->index) < 0 ||
-        zygote_answer(own->zygote, ZYGOTE_MEASURE, 0, &m) < 0 || !m.reply.ok)
+        zygote_end(own->zygote, own->end_fd, &m) < 0 || !m.reply.ok)
         return -1;
     *ret = m.reply.usage;
     return 0;
@@ -387,11 +405,23 @@ static int zygote_guest_pause(struct guest *g, bool pause)
     return -1;
 }
 
+static void zygote_guest_ask_end(struct zygote_guest *own)
+{
+    if (!own->finishing)
+        zygote_ask(own->zygote, ZYGOTE_FINISH, own->index);
+    own->finishing = true;
+}
+
+/* First for the end of pid 1, then for its numbers: the zygote may be making other guests. */
 static int zygote_guest_lingers(struct guest *g)
 {
     struct zygote_guest *own = g->priv;
-    struct pollfd p = {.fd = own->pidfd, .events = POLLIN};
-    return own->pidfd < 0 || poll(&p, 1, 0) != 0 ? -1 : own->pidfd;
+    struct pollfd pid = {.fd = own->pidfd, .events = POLLIN};
+    struct pollfd end = {.fd = own->end_fd, .events = POLLIN};
+    if (own->pidfd >= 0 && poll(&pid, 1, 0) == 0)
+        return own->pidfd;
+    zygote_guest_ask_end(own);
+    return own->zygote->dead || poll(&end, 1, 0) != 0 ? -1 : own->end_fd;
 }
 
 static void zygote_guest_finish(struct guest *g, struct backend_outcome *ret,
@@ -399,8 +429,8 @@ static void zygote_guest_finish(struct guest *g, struct backend_outcome *ret,
 {
     struct zygote_guest *own = g->priv;
     static struct zygote_made m;
-    if (zygote_ask(own->zygote, ZYGOTE_FINISH, own->index) == 0 &&
-        zygote_answer(own->zygote, ZYGOTE_FINISH, 0, &m) == 0) {
+    zygote_guest_ask_end(own);
+    if (zygote_end(own->zygote, own->end_fd, &m) == 0) {
         *ret = m.reply.outcome;
         ret->cwd_fd = -1;
         if (m.reply.err.code)
@@ -413,6 +443,7 @@ static void zygote_guest_finish(struct guest *g, struct backend_outcome *ret,
         util_close(&g->stdio[i]);
     util_close(&g->event_fd);
     util_close(&own->pidfd);
+    util_close(&own->end_fd);
     free(own);
     g->priv = NULL;
 }

@@ -25,7 +25,7 @@
 #define ZYGOTE_FD 3 /* the socket, in the zygote */
 #define ZYGOTE_GUESTS_MAX 512
 
-#define ZYGOTE_AHEAD 2 /* submissions' sides that are made before they are wanted */
+#define ZYGOTE_AHEAD 3 /* submissions' sides that are made before they are wanted */
 
 enum zygote_kind { ZYGOTE_READY, ZYGOTE_START, ZYGOTE_KILL, ZYGOTE_MEASURE, ZYGOTE_FINISH };
 /* What a guest is for: its policy differs, and what its interpreter runs. */
@@ -37,9 +37,10 @@ struct zygote_request {
     uint32_t index; /* of the guest; ZYGOTE_START: its role */
 };
 
-/* In the order of the requests. ZYGOTE_START has descriptors with it: the end of pid 1, its
- * standard streams, and the process itself. */
-#define ZYGOTE_START_FDS 5
+/* In the order of the requests, but a guest's numbers, which come on a socket of its own: who waits
+ * for them does not wait for what the zygote was asked before. ZYGOTE_START has descriptors with
+ * it: the end of pid 1, its standard streams, that socket, and the process itself. */
+enum { ZYGOTE_EVENT_AT, ZYGOTE_STREAMS_AT, ZYGOTE_END_AT = 4, ZYGOTE_PID_AT, ZYGOTE_START_FDS };
 struct zygote_reply {
     uint32_t kind, role;
     int32_t ok;

@@ -25,6 +25,7 @@ __attribute__((visibility("default"))) int zygote_main(void);
 static struct plan *zygote_plans[ZYGOTE_ROLE_COUNT_];
 static struct guest zygote_guests[ZYGOTE_GUESTS_MAX];
 static bool zygote_used[ZYGOTE_GUESTS_MAX];
+static int zygote_ends[ZYGOTE_GUESTS_MAX]; /* where a guest's numbers are wanted */
 
 /* In the guest, behind its wall. data: a statement. */
 static void zygote_enter(void *data)
@@ -70,6 +71,9 @@ static int zygote_plan(enum zygote_role role, const struct policy *from, const s
         return -1;
     if ((*ret)->tier != TIER_FULL || (*ret)->backend != BACKEND_NATIVE)
         return err_set(err, CORDON_ERR_HOST, "zygote", 0, "tier full only");
+    /* a group beside those of version 1 is for quicker killing; without it they are used again */
+    if ((*ret)->cgroups.kind == HOST_CGROUP_V1)
+        (*ret)->cgroups.v2[0] = '\0';
     (*ret)->enter = zygote_enter;
     (*ret)->enter_data = (void *)statements[role];
     return 0;
@@ -103,12 +107,18 @@ static int zygote_make_plans(struct cordon_err *err)
 /* ---- requests ---- */
 
 /* What one guest's end was is not for the next one's memory. */
-static void zygote_reply(struct zygote_reply *reply, const int *fds, size_t n_fds)
+static int zygote_tell(int fd, struct zygote_reply *reply, const int *fds, size_t n_fds)
 {
     struct iovec part = {reply, sizeof(*reply)};
-    if (wire_send(ZYGOTE_FD, &part, 1, fds, n_fds, 0) < 0)
-        _exit(1);
+    int r = wire_send(fd, &part, 1, fds, n_fds, 0);
     memset(reply, 0, sizeof(*reply));
+    return r;
+}
+
+static void zygote_reply(struct zygote_reply *reply, const int *fds, size_t n_fds)
+{
+    if (zygote_tell(ZYGOTE_FD, reply, fds, n_fds) < 0)
+        _exit(1);
 }
 
 static void zygote_start(enum zygote_role role)
@@ -122,23 +132,30 @@ static void zygote_start(enum zygote_role role)
     while (i < ZYGOTE_GUESTS_MAX && zygote_used[i])
         i++;
     struct guest *g = &zygote_guests[i % ZYGOTE_GUESTS_MAX];
+    int pair[2] = {-1, -1};
     if (i == ZYGOTE_GUESTS_MAX)
         err_set(&reply.err, CORDON_ERR_INTERNAL, "zygote", 0, "too many guests");
+    else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        err_set(&reply.err, CORDON_ERR_INTERNAL, "zygote", errno, "socket");
     else if (backend_native.start(zygote_plans[role], g, &refused, &reply.err) == 0)
         reply.ok = 1;
     reply.host_refused = refused;
     if (!reply.ok) {
         zygote_reply(&reply, NULL, 0);
+        util_close(&pair[0]);
+        util_close(&pair[1]);
         return;
     }
     zygote_used[i] = true;
+    zygote_ends[i] = pair[0];
     reply.index = (uint32_t)i;
     reply.pid = g->pid;
     /* the last one is not there when it is gone already */
-    int fds[ZYGOTE_START_FDS] = {g->event_fd, g->stdio[0], g->stdio[1], g->stdio[2],
-                                 backend_native.lingers(g)};
+    int fds[ZYGOTE_START_FDS] = {g->event_fd, g->stdio[0], g->stdio[1],
+                                 g->stdio[2], pair[1],     backend_native.lingers(g)};
     zygote_reply(&reply, fds,
                  fds[ZYGOTE_START_FDS - 1] >= 0 ? ZYGOTE_START_FDS : ZYGOTE_START_FDS - 1);
+    util_close(&pair[1]);
     for (int k = 0; k < 3; k++)
         util_close(&g->stdio[k]);
 }
@@ -159,7 +176,8 @@ static void zygote_finish(uint32_t index)
     util_close(&reply.outcome.cwd_fd);
     zygote_used[index] = false;
     reply.ok = 1;
-    zygote_reply(&reply, NULL, 0);
+    zygote_tell(zygote_ends[index], &reply, NULL, 0);
+    util_close(&zygote_ends[index]);
 }
 
 static void zygote_measure(uint32_t index)
@@ -168,13 +186,14 @@ static void zygote_measure(uint32_t index)
     memset(&reply, 0, sizeof(reply));
     reply.kind = ZYGOTE_MEASURE;
     reply.ok = backend_native.measure(&zygote_guests[index], &reply.usage) == 0;
-    zygote_reply(&reply, NULL, 0);
+    zygote_tell(zygote_ends[index], &reply, NULL, 0);
 }
 
 int zygote_main(void)
 {
     static struct zygote_reply ready;
     prctl(PR_SET_DUMPABLE, 0);
+    native_again_init();
     bool serves = zygote_make_plans(&ready.err) == 0;
     ready.ok = serves;
     zygote_reply(&ready, NULL, 0);
@@ -185,8 +204,10 @@ int zygote_main(void)
         ssize_t n = recv(ZYGOTE_FD, &req, sizeof(req), 0);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n != (ssize_t)sizeof(req))
+        if (n != (ssize_t)sizeof(req)) {
+            native_again_done();
             _exit(0); /* the supervisor is gone; its guests end with us */
+        }
         if (req.kind == ZYGOTE_START && req.index < ZYGOTE_ROLE_COUNT_)
             zygote_start(req.index);
         else if (req.index >= ZYGOTE_GUESTS_MAX || !zygote_used[req.index])

@@ -227,6 +227,36 @@ def test_nothing_of_one_submission_reaches_the_next(tmp_path):
     assert [row["verdict"] for row in rows] == ["AC"] * 11, (done.stdout, rows)  # the last one finds its own
 
 
+NETWORK = """    import hashlib, socket
+    counters = b''.join(open('/proc/net/' + name, 'rb').read() for name in ('dev', 'snmp', 'netstat', 'snmp6'))
+    seen = [hashlib.sha256(counters).hexdigest(), open('/proc/net/sockstat').read().splitlines()[0]]
+    moved = %r
+    if moved == 'datagrams':
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        one.bind(('127.0.0.1', 5000))
+        for n in range(7):
+            one.sendto(b'x', ('127.0.0.1', 5000))
+    elif moved == 'streams':
+        one = socket.create_server(('127.0.0.1', 5001))
+        two = socket.create_connection(('127.0.0.1', 5001))
+        two.close()
+    return [seen]
+"""
+
+
+def test_the_network_of_one_submission_is_not_the_nexts(tmp_path):
+    """Network namespaces may be used again, but as new ones: nobody sees that another was there before."""
+    problem = {"task_id": "p", "prompt": "def look():\n", "entry_point": "look", "canonical_solution": "    return 1\n",
+               "test": "def check(candidate):\n    found = candidate()\n    assert found[0] == [], found[0]\n"}
+    problems = write(tmp_path / "p.jsonl", [problem])
+    samples = write(tmp_path / "s.jsonl", [{"task_id": "p", "completion": NETWORK % what}
+                                           for what in ["", "", "datagrams", "", "streams", "", "", "datagrams"] * 2])
+    bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl", "-j", 1)
+    seen = [row["message"] for row in lines(tmp_path / "r.jsonl")]
+    assert len(seen) == 16 and "sockets: used 0" in seen[0], seen[0]
+    assert set(seen) == {seen[0]}
+
+
 def frame(kind, text):
     return kind + len(text).to_bytes(4, "little") + text
 

@@ -400,10 +400,11 @@ static _Noreturn void child_main_after(struct native_child *c)
     const struct plan *p = c->plan;
     struct native_netns net;
     child_become_guest(c);
-    if (!p->host_network)
+    bool makes_netns = !p->host_network && !c->has_netns;
+    if (makes_netns)
         native_netns_begin(c, &net);
     native_root_build(c);
-    if (!p->host_network)
+    if (makes_netns)
         native_netns_enter(c, &net);
 
     if (p->time_ns)

@@ -45,6 +45,7 @@ void native_free(struct native *n)
     else if (n->status)
         munmap(n->status, sizeof(*n->status));
     cgroup_destroy(n->cgroup);
+    native_again_netns_return(n->net_slot);
     util_close(&n->go_fd);
     util_close(&n->pidfd);
     native_keeper_dir_remove(n->dir, n->is_shared, &n->dir_fd);
@@ -159,7 +160,9 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "pipe");
     if (native_open_files(p, s->file_fds, err) < 0)
         return -1;
-    if ((p->cgroups.kind != HOST_CGROUP_NONE || p->cgroups.v2[0]) &&
+    s->n->cgroup = native_again_groups(p);
+    s->n->has_groups = s->n->cgroup != NULL;
+    if (!s->n->cgroup && (p->cgroups.kind != HOST_CGROUP_NONE || p->cgroups.v2[0]) &&
         cgroup_create(&p->cgroups, &p->limits, &s->n->cgroup, err) < 0)
         return -1;
     /* the launcher and its runtime are not the guest: what counts enters by itself */
@@ -227,7 +230,7 @@ static int start_groups(struct native_start *s, struct cordon_err *err)
     const struct plan *p = s->child.plan;
     if (p->cgroups.kind != HOST_CGROUP_V1)
         return 0;
-    if (cgroup_create_v1(s->n->cgroup, &p->cgroups, &p->limits, err) < 0)
+    if (!s->n->has_groups && cgroup_create_v1(s->n->cgroup, &p->cgroups, &p->limits, err) < 0)
         return -1;
     int fds[CGROUP_ENTRIES_MAX];
     size_t n = cgroup_entries(s->n->cgroup, fds);
@@ -295,9 +298,12 @@ static pid_t start_first(struct native_start *s, int *ret_pidfd, bool *ret_host_
     uint64_t flags = 0;
     if (plan->tier == TIER_FULL)
         flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+    s->child.has_netns = native_again_netns_begin(plan, &s->n->net_slot);
     pid_t pid = start_clone(s, flags, ret_pidfd, err);
+    int e = errno;
+    if (pid != 0 && s->child.has_netns)
+        native_again_netns_end();
     if (pid < 0) {
-        int e = errno;
         *ret_host_refused = plan->tier == TIER_FULL && e != ENOMEM && e != EAGAIN;
         err_set(err, *ret_host_refused ? CORDON_ERR_HOST : CORDON_ERR_INTERNAL, "clone", e,
                 "new namespaces");

@@ -90,6 +90,7 @@ struct native_child {
     uint64_t clock_offset_ns;    /* what the guest's monotonic clock lacks of the host's */
     unsigned id;                 /* tier landlock, guests of root: uid and gid of the guest */
     const struct oci_start *oci; /* an OCI runtime builds the wall: what its launcher needs */
+    bool has_netns;              /* it was born in its network namespace */
 };
 
 /* One guest as the supervisor holds it: guest.priv. */
@@ -105,7 +106,20 @@ struct native {
     /* own_kernel: what that kernel had used when the guest began, by its groups */
     uint64_t kernel_user_ns, kernel_sys_ns;
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
+    bool has_groups;         /* v1 groups of an earlier guest */
+    unsigned net_slot;       /* of the network namespace that is used again, 0: its own */
 };
+
+/* again.c: what guests of one maker (plan.enter) use one after the other */
+struct cgroup;
+struct cgroup *native_again_groups(const struct plan *plan); /* NULL: make some */
+/* Empty groups, which belong to the store from now on; false: they are the caller's. */
+bool native_again_keep(const struct plan *plan, struct cgroup *cgroup);
+/* Around the clone: the maker is in the guest's network namespace in between. False: it makes its
+ * own. */
+bool native_again_netns_begin(const struct plan *plan, unsigned *ret_slot);
+void native_again_netns_end(void);
+void native_again_netns_return(unsigned slot); /* every process of the guest is gone */
 
 /* Opens the sources of the plan's files; fds has room for all and is -1 where there is none. */
 int native_open_files(const struct plan *p, int *fds, struct cordon_err *err);

@@ -256,7 +256,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     if (g->plan->own_kernel)
         oci_outcome(g->plan, n, o);
     snprintf(o->cgroup, sizeof(o->cgroup), "%s", n->cgroup ? cgroup_describe(n->cgroup) : "none");
-    if (n->cgroup && n->warm && warm_keep_groups(n->warm, n->cgroup))
+    if (n->cgroup &&
+        (n->warm ? warm_keep_groups(n->warm, n->cgroup) : native_again_keep(g->plan, n->cgroup)))
         n->cgroup = NULL;
     if (n->cgroup)
         cgroup_remove_v1(n->cgroup);

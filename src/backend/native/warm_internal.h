@@ -109,6 +109,7 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd
 void warm_netns_init(void);
 int warm_netns_take(unsigned slot);
 void warm_netns_refill(void);
+void warm_netns_leave(void); /* back from one of the store; ends the process if it cannot */
 void warm_netns_return(unsigned slot); /* every process of the guest is gone */
 /* warm_zygote.c, in the spawner: starts the interpreter, gives the socket for its commands */
 int warm_zygote_start(struct native_child *c, int folder_fd);

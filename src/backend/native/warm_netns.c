@@ -1,4 +1,5 @@
-/* Network namespaces that are used again. Runs in the spawner, in the pool's user namespace.
+/* Network namespaces that are used again. Runs in the spawner, in the pool's user namespace, or in
+ * a zygote of root's (again.c).
  *
  * Making one costs more than everything else of a prepared guest together, and most guests leave
  * theirs as they found it. A namespace of the store goes to one guest at a time and comes back when
@@ -13,7 +14,8 @@
  * filter refuses netlink (it tells the age of remembered routes) and membership in groups (whose
  * reports are sent seconds later), and knows no protocols but TCP and UDP.
  *
- * Settings, addresses and routes take rights in the pool's user namespace, which no guest has.
+ * Settings, addresses and routes take rights in the user namespace of who made it, which no guest
+ * has.
  * Never across spawners, so neither across handles nor keys; never for guests with a way out. */
 #include "backend/native/warm_internal.h"
 
@@ -100,14 +102,21 @@ static bool netns_fill(struct netns *n)
     return n->fd >= 0 && native_netns_loopback_up() >= 0;
 }
 
-static bool netns_make(struct netns *n)
+/* Who cannot get back must not go on among namespaces of guests. */
+void warm_netns_leave(void)
 {
-    if (unshare(CLONE_NEWNET) < 0)
-        return false;
-    bool ok = netns_fill(n);
-    /* who cannot get back must not go on among namespaces of guests */
     if (setns(own_fd, CLONE_NEWNET) < 0)
         _exit(1);
+}
+
+static bool netns_make(struct netns *n)
+{
+    if (unshare(CLONE_NEWNET) < 0) {
+        reference = NULL; /* not with these rights: no store */
+        return false;
+    }
+    bool ok = netns_fill(n);
+    warm_netns_leave();
     if (ok && reference->len == 0)
         ok = netns_read(n, reference);
     n->rests_since_ns = native_now_ns();
