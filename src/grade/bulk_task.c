@@ -25,7 +25,7 @@ static const char *limit_text(const struct field *f, const struct jsonr_node *no
         return jsonr_cstr(node);
     if (!jsonr_double(node, &d) || d < 0)
         return NULL;
-    return f->type == FT_DURATION ? arena_printf(arena, "%.6fs", d)
+    return f->type == FT_DURATION ? arena_printf(arena, "%.10gs", d)
                                   : arena_printf(arena, "%.0f", d);
 }
 

@@ -250,6 +250,7 @@ static void party_on_done(struct run_job *run)
 int party_start(struct party *p, enum party_role role, const struct party_place *place,
                 struct cordon_err *err)
 {
+    bool is_tests = role != PARTY_SUBMISSION;
     zygote_policy(role == PARTY_TESTS ? ZYGOTE_TESTS : ZYGOTE_SUBMISSION, place->policy,
                   &p->policy);
     const struct policy *policy = &p->policy;
@@ -269,19 +270,18 @@ int party_start(struct party *p, enum party_role role, const struct party_place 
         .loop = place->loop,
         .host = *place->host,
         .policy = policy,
-        .argv =
-            role == PARTY_TESTS || policy_has(policy, FIELD_VENV) ? party_argv : party_argv_lean,
+        .argv = is_tests || policy_has(policy, FIELD_VENV) ? party_argv : party_argv_lean,
         .on_done = party_on_done,
         .data = p,
         .options = {.sinks = {-1, -1},
-                    .keep_output = role == PARTY_TESTS,
+                    .keep_output = is_tests,
                     .stdin_fd = -1,
                     .on_start = party_on_start},
     };
     p->warm = place->warm;
     if (p->warm)
         p->run.backend = &backend_zygote[role == PARTY_TESTS ? ZYGOTE_TESTS : ZYGOTE_SUBMISSION];
-    else if (role == PARTY_TESTS)
+    else if (is_tests)
         party_send_tests_program(p, place->many);
     else
         party_send_user_program(p, place->code);

@@ -29,7 +29,8 @@ struct party_place {
     bool warm; /* both sides are copies of the warm interpreter (party_warm_up) */
 };
 
-enum party_role { PARTY_TESTS, PARTY_SUBMISSION };
+/* PARTY_BOTH: in-process mode. The tests' program, behind the wall of a submission. */
+enum party_role { PARTY_TESTS, PARTY_SUBMISSION, PARTY_BOTH };
 
 /* Zero-initialise, fill the callbacks, then party_start(). */
 struct party {

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/jsonw.h"
 #include "base/util.h"
+#include "grade/tests_end.h"
 #include "grade/tests_read.h"
 #include "lang/guard.h"
 
@@ -29,6 +30,12 @@ static void tests_arm(struct tests_run *r, uint64_t ns)
     timerfd_settime(r->timer_fd, 0, &t, NULL);
 }
 
+/* The side the submission runs on: the tests' own in in-process mode. */
+static struct party *tests_theirs(struct tests_run *r)
+{
+    return r->task->in_process ? &r->desk->party : &r->user;
+}
+
 static void tests_fail(struct tests_run *r, const struct cordon_err *err)
 {
     if (r->err.code == 0)
@@ -37,10 +44,10 @@ static void tests_fail(struct tests_run *r, const struct cordon_err *err)
 
 /* ---- the end ---- */
 
-/* The next run may have it. */
+/* The next run may have it; not one of in-process mode, which ends with its run. */
 static void tests_leave_desk(struct tests_run *r)
 {
-    if (r->desk->run == r)
+    if (r->desk->run == r && !r->task->in_process)
         r->desk->run = NULL;
 }
 
@@ -51,11 +58,11 @@ static void tests_finish(struct tests_run *r)
     loop_set(r->desk->place.loop, &r->timer, 0);
     if (r->running < o->n_tests && o->tests[r->running].status == GRADE_NOT_RUN) {
         o->tests[r->running].status = GRADE_ERROR;
-        o->tests[r->running].message = r->desk_failed ? "the tests were ended while it ran"
-                                       : r->reason[0] ? arena_strdup(&o->arena, r->reason)
-                                                      : "it ended without a result";
+        o->tests[r->running].message = r->reason[0]     ? arena_strdup(&o->arena, r->reason)
+                                       : r->desk_failed ? "the tests were ended while it ran"
+                                                        : "it ended without a result";
     }
-    if (r->reason[0] && !o->error && r->running == SIZE_MAX)
+    if (r->reason[0] && !o->error && !tests_is_told(o, r->reason))
         o->error = arena_strdup(&o->arena, r->reason);
     for (size_t i = 0; i < o->n_tests; i++)
         if (!o->tests[i].message)
@@ -72,7 +79,8 @@ static void tests_finish(struct tests_run *r)
 
 static void tests_check_end(struct tests_run *r)
 {
-    if (r->finishing && r->stage != STAGE_OVER && (!r->user.started || r->user.gone))
+    const struct party *theirs = tests_theirs(r);
+    if (r->finishing && r->stage != STAGE_OVER && (!theirs->started || theirs->gone))
         tests_finish(r);
 }
 
@@ -84,7 +92,7 @@ static void tests_desk_over(struct tests_run *r)
         return;
     r->finishing = true;
     tests_leave_desk(r);
-    party_stop(&r->user);
+    party_stop(tests_theirs(r));
     tests_check_end(r);
 }
 
@@ -120,25 +128,6 @@ static void tests_user_end(struct party *p)
         tests_arm(r, TESTS_GRACE_NS);
 }
 
-static enum tests_end tests_end_of(const struct result *res)
-{
-    switch (res->verdict) {
-    case VERDICT_TIME_LIMIT:
-    case VERDICT_CPU_TIME_LIMIT: return TESTS_END_TIME;
-    case VERDICT_MEMORY_LIMIT: return TESTS_END_MEMORY;
-    case VERDICT_OUTPUT_LIMIT: return TESTS_END_OUTPUT;
-    case VERDICT_OK:
-    case VERDICT_NONZERO_EXIT:
-    case VERDICT_SIGNALED:
-    case VERDICT_PROCESS_LIMIT:
-    case VERDICT_DISK_LIMIT:
-    case VERDICT_REJECTED:
-    case VERDICT_CANCELLED:
-    case VERDICT_SANDBOX_ERROR: break;
-    }
-    return TESTS_END_OTHER;
-}
-
 static void tests_user_gone(struct party *p)
 {
     struct tests_run *r = p->owner;
@@ -149,34 +138,52 @@ static void tests_user_gone(struct party *p)
         if (r->err.code == 0)
             err_set(&r->err, CORDON_ERR_INTERNAL, "grade", 0, "%s", res->error);
     }
-    if (r->reason[0] == '\0' && !r->finishing) {
-        r->end = tests_end_of(res);
-        if (p->breach)
-            snprintf(r->reason, sizeof(r->reason), "the submission sent what is no answer: %s",
-                     p->breach);
-        else if (res->signal && res->verdict == VERDICT_SIGNALED)
-            snprintf(r->reason, sizeof(r->reason), "the submission was killed by signal %d",
-                     res->signal);
-        else if (res->verdict == VERDICT_OK || res->verdict == VERDICT_NONZERO_EXIT)
-            snprintf(r->reason, sizeof(r->reason), "the submission exited with status %d%s%.300s",
-                     res->exit_code, res->error[0] ? ": " : "", res->error);
-        else
-            snprintf(r->reason, sizeof(r->reason), "the submission was ended: %.400s",
-                     res->error[0] ? res->error : result_verdict_name(res->verdict));
-    }
+    if (!r->finishing)
+        tests_note_end(r, p);
     tests_user_lost(r);
     if (r->err.code)
         tests_desk_over(r);
     tests_check_end(r);
 }
 
+/* Rules of module control for the submission's side; NULL: none. */
+static int tests_import_rules(struct tests_run *r, const char **ret, struct cordon_err *err)
+{
+    const struct policy *policy = r->task->policy ? r->task->policy : r->desk->place.policy;
+    const char *const *vars = NULL;
+    if (lang_guard_wanted(policy) &&
+        lang_guard_vars(policy, ".", &tests_theirs(r)->arena, &vars, err) < 0)
+        return -1;
+    *ret = vars ? vars[0] + strlen("CORDON_IMPORTS=") : NULL;
+    return 0;
+}
+
+/* In-process mode: into the interpreter of the tests. */
+static int tests_send_inside(struct tests_run *r, struct cordon_err *err)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(CHANNEL_FRAME_MAX);
+    struct jsonw j = {.out = &text};
+    const char *rules;
+    if (tests_import_rules(r, &rules, err) < 0)
+        return -1;
+    jsonw_open(&j, NULL, '{');
+    jsonw_str(&j, "module", r->task->module);
+    jsonw_bytes(&j, "source", r->task->source, r->task->source_len);
+    jsonw_str(&j, "imports", rules);
+    jsonw_str(&j, "guard", rules ? lang_guard_text : NULL);
+    jsonw_close(&j, '}');
+    if (text.failed)
+        return err_set(err, CORDON_ERR_USAGE, "grade", 0, "the submission is too large");
+    party_send(&r->desk->party, 'U', text.data, text.len);
+    return 0;
+}
+
 /* Options as the guest's own reader takes them: a tagged dictionary. */
 static int tests_send_source(struct tests_run *r, struct cordon_err *err)
 {
     const struct tests_task *t = r->task;
-    const struct policy *policy = t->policy ? t->policy : r->desk->place.policy;
-    const char *const *vars = NULL;
-    if (lang_guard_wanted(policy) && lang_guard_vars(policy, ".", &r->user.arena, &vars, err) < 0)
+    const char *rules;
+    if (tests_import_rules(r, &rules, err) < 0)
         return -1;
     _cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
     struct jsonw j = {.out = &text};
@@ -190,9 +197,9 @@ static int tests_send_source(struct tests_run *r, struct cordon_err *err)
         jsonw_str(&j, NULL, "environ");
         party_environ(&r->user, &j);
     }
-    if (vars) {
+    if (rules) {
         jsonw_str(&j, NULL, "imports");
-        jsonw_str(&j, NULL, vars[0] + strlen("CORDON_IMPORTS="));
+        jsonw_str(&j, NULL, rules);
     }
     jsonw_close(&j, ']');
     jsonw_close(&j, '}');
@@ -200,7 +207,7 @@ static int tests_send_source(struct tests_run *r, struct cordon_err *err)
         return err_nomem(err, "grade");
     party_send_text(&r->user, text.data, text.len);
     party_send_text(&r->user, t->source, t->source_len);
-    party_send_text(&r->user, vars ? lang_guard_text : "", vars ? strlen(lang_guard_text) : 0);
+    party_send_text(&r->user, rules ? lang_guard_text : "", rules ? strlen(lang_guard_text) : 0);
     return 0;
 }
 
@@ -227,21 +234,10 @@ static bool tests_collected(struct tests_run *r, const char *data, size_t len)
     r->stage = STAGE_LOAD;
     if (r->task->time_ns)
         tests_arm(r, r->task->time_ns);
-    if (r->task->in_process) {
-        _cleanup_buf_ struct buf text = BUF_INIT(CHANNEL_FRAME_MAX);
-        struct jsonw j = {.out = &text};
-        jsonw_open(&j, NULL, '{');
-        jsonw_str(&j, "module", r->task->module);
-        jsonw_bytes(&j, "source", r->task->source, r->task->source_len);
-        jsonw_close(&j, '}');
-        party_send(&r->desk->party, 'U', text.failed ? "{}" : text.data,
-                   text.failed ? 2 : text.len);
-        return true;
-    }
-    r->asked = true; /* the answer to the text is its names */
+    r->asked = !r->task->in_process; /* the answer to the text is its names */
     if (r->user_ended) {
         party_send(&r->desk->party, 'X', r->reason, strlen(r->reason));
-    } else if (tests_send_source(r, &err) < 0) {
+    } else if ((r->task->in_process ? tests_send_inside : tests_send_source)(r, &err) < 0) {
         tests_fail(r, &err);
         tests_desk_over(r);
     }
@@ -288,9 +284,14 @@ static bool tests_desk_frame(struct party *p, char kind, const char *data, size_
     case 'B': return tests_read_begin(r, data, len);
     case 'R': return tests_read_result(r, data, len);
     case 'S': return tests_read_broken(r, data, len);
-    case 'E': tests_desk_over(r); return true;
+    case 'E':
+        if (r->n_results < r->outcome->n_tests && !r->outcome->error && r->reason[0] == '\0')
+            snprintf(r->reason, sizeof(r->reason), "the tests ended early");
+        tests_desk_over(r);
+        return true;
     case 'D':
-        snprintf(r->reason, sizeof(r->reason), "the tests' process died");
+        if (r->reason[0] == '\0')
+            snprintf(r->reason, sizeof(r->reason), "the tests' process died");
         r->desk_failed = true;
         party_stop(p); /* what it left on its line is of no use to the next */
         tests_desk_over(r);
@@ -302,11 +303,19 @@ static bool tests_desk_frame(struct party *p, char kind, const char *data, size_
 static void tests_desk_end(struct party *p)
 {
     struct tests_desk *d = p->owner;
+    struct tests_run *r = d->run;
+    if (r && r->task->in_process && !p->breach) {
+        if (!r->finishing && !r->timed_out)
+            tests_arm(r, TESTS_GRACE_NS); /* how it ended says more than that it did */
+        return;
+    }
     party_stop(p);
-    if (d->run && !d->run->finishing) {
-        d->run->desk_failed = true;
-        if (p->breach && d->run->reason[0] == '\0')
-            snprintf(d->run->reason, sizeof(d->run->reason), "the tests' side: %s", p->breach);
+    if (r && !r->finishing) {
+        r->desk_failed = true;
+        if (r->task->in_process)
+            tests_note_end(r, p);
+        else if (p->breach && r->reason[0] == '\0')
+            snprintf(r->reason, sizeof(r->reason), "the tests' side: %s", p->breach);
     }
 }
 
@@ -315,13 +324,20 @@ static void tests_desk_gone(struct party *p)
     struct tests_desk *d = p->owner;
     struct tests_run *r = d->run;
     const struct result *res = &p->run.result;
-    if (!r || r->finishing)
+    if (r && r->task->in_process)
+        grade_note_wall(r->outcome, res);
+    if (!r || r->finishing) {
+        if (r)
+            tests_check_end(r);
         return;
+    }
     r->desk_failed = true;
     if (res->verdict == VERDICT_SANDBOX_ERROR) {
         tests_fail(r, &p->run.supervised.err);
         if (r->err.code == 0)
             err_set(&r->err, CORDON_ERR_INTERNAL, "grade", 0, "%s", res->error);
+    } else if (r->task->in_process) {
+        tests_note_end(r, p);
     } else if (r->reason[0] == '\0') {
         bool limit = res->verdict != VERDICT_OK && res->verdict != VERDICT_NONZERO_EXIT;
         r->end = tests_end_of(res);
@@ -334,16 +350,26 @@ static void tests_desk_gone(struct party *p)
     tests_desk_over(r);
 }
 
-static int tests_desk_ready(struct tests_desk *d, struct cordon_err *err)
+/* In-process mode has a desk of its own, behind the submission's wall: what the submission does to
+ * it is no other run's business, and it finds no other run's tests there. */
+static int tests_desk_ready(struct tests_run *r, struct cordon_err *err)
 {
-    if (d->party.started && !d->party.gone && !d->party.stopped)
+    struct tests_desk *d = r->desk;
+    bool both = r->task->in_process;
+    if (!both && d->party.started && !d->party.gone && !d->party.stopped)
         return 0;
     party_done(&d->party);
+    r->place = d->place;
+    if (both) {
+        r->place.warm = r->place.many = false;
+        if (r->task->policy)
+            r->place.policy = r->task->policy;
+    }
     d->party = (struct party){.on_frame = tests_desk_frame,
                               .on_end = tests_desk_end,
                               .on_gone = tests_desk_gone,
                               .owner = d};
-    return party_start(&d->party, PARTY_TESTS, &d->place, err);
+    return party_start(&d->party, both ? PARTY_BOTH : PARTY_TESTS, &r->place, err);
 }
 
 void tests_desk_done(struct tests_desk *d)
@@ -387,12 +413,14 @@ static void tests_on_timer(struct loop_watch *w, uint32_t events)
     uint64_t n;
     if (read(r->timer_fd, &n, sizeof(n)) < 0 || r->finishing)
         return;
-    bool closed = r->user.started && !r->user.gone && r->user.channel.in.fd < 0;
+    struct party *theirs = tests_theirs(r);
+    bool closed = theirs->started && !theirs->gone && theirs->channel.in.fd < 0;
     if (closed && !r->timed_out) { /* its line is closed and it goes on: it gains nothing by that */
         snprintf(r->reason, sizeof(r->reason), "the submission closed its line");
         r->end = TESTS_END_OTHER;
-        party_stop(&r->user);
-        tests_user_lost(r);
+        party_stop(theirs);
+        if (!r->task->in_process)
+            tests_user_lost(r);
         return;
     }
     if (!r->user_ended && !r->timed_out && r->user.started) {
@@ -435,7 +463,7 @@ int tests_start(struct tests_run *r, struct tests_desk *desk, const struct tests
         tests_done(r);
         return -1;
     }
-    if (tests_desk_ready(desk, err) < 0) {
+    if (tests_desk_ready(r, err) < 0) {
         tests_done(r);
         return -1;
     }
@@ -467,30 +495,11 @@ void tests_done(struct tests_run *r)
     if (r->desk && r->desk->place.loop)
         loop_set(r->desk->place.loop, &r->timer, 0);
     party_done(&r->user);
+    if (r->desk && r->desk->run == r) { /* in-process: its policy may be the task's */
+        party_done(&r->desk->party);
+        r->desk->run = NULL;
+    }
     if (r->timer.fn)
         util_close(&r->timer_fd);
     r->timer.fn = NULL;
-}
-
-bool tests_passed(const struct grade_outcome *o)
-{
-    return o->n_tests > 0 && o->passed == o->n_tests && !o->error;
-}
-
-const char *tests_verdict(const struct tests_run *r)
-{
-    const struct grade_outcome *o = r->outcome;
-    if (tests_passed(o))
-        return "AC";
-    if (r->end == TESTS_END_TIME)
-        return "TLE";
-    if (r->end == TESTS_END_MEMORY)
-        return "MLE";
-    if (r->end == TESTS_END_OUTPUT)
-        return "OLE";
-    if (o->failed > 0)
-        return "WA";
-    if (o->error && r->n_results == 0 && strstr(o->error, "does not load: SyntaxError"))
-        return "CE";
-    return "RE";
 }

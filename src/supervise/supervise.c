@@ -173,8 +173,7 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
 
 void supervise_abort(struct supervised *s)
 {
-    struct backend_outcome drop;
-    struct cordon_err drop_err;
+    struct cordon_err drop;
     s->guest.backend->kill(&s->guest);
     supervise_net_done(s);
     supervise_watch_stop(s);
@@ -183,7 +182,8 @@ void supervise_abort(struct supervised *s)
     for (int i = 0; i < 2; i++)
         stream_out_done(&s->out[i]);
     stream_in_done(&s->in);
-    s->guest.backend->finish(&s->guest, &drop, &drop_err);
+    s->guest.backend->finish(&s->guest, &s->outcome, &drop);
+    util_close(&s->outcome.cwd_fd); /* nobody takes it */
     s->finished = true;
 }
 

@@ -131,6 +131,47 @@ def test_tasks(tmp_path):
     assert done.returncode == 1 and done.stdout.splitlines()[-1] == "3 passed, 2 failed, 4 errors of 9"
 
 
+STAYS = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    for _ in range(3000):  # whatever comes next on these lines: it all passed
+        text = b'{"i":0,"s":"passed","m":"","t":1,"o":""}'
+        try:
+            os.write(201, b"R" + len(text).to_bytes(4, "little") + text)
+        except OSError:
+            pass
+        time.sleep(0.01)
+    os._exit(0)
+def f(): return 1
+"""
+
+
+def test_in_process_tasks_are_apart_from_all_others(tmp_path):
+    """A task that shares an interpreter with its tests reaches the tests and results of no other task."""
+    wrong = {"code": "def f(): return 2", "tests": "assert f() == 1"}
+    look = ("import gc\ndef f():\n"
+            "    return any('a_secret_name' in repr(o) for o in gc.get_objects() if type(o) in (dict, list))\n")
+    tasks = write(tmp_path / "t.jsonl", [
+        {"id": "first", "code": "def f(): return 1", "tests": "import os\na_secret_name = 1\nassert f() == a_secret_name"},
+        {"id": "looks", "code": look, "tests": "assert f() is False", "in_process": True},
+        {"id": "stays", "code": STAYS, "tests": "assert f() == 1", "in_process": True},
+        {"id": "wrong", **wrong}, {"id": "wrong too", **wrong, "in_process": True},
+        {"id": "exits", "code": "import os\ndef f(): os._exit(0)", "tests": "assert f()", "in_process": True},
+        {"id": "files", "files": {"solution.py": "def f(): return open('d.txt').read()", "d.txt": "hi"}, "tests": "assert f() == 'hi'",
+         "in_process": True},
+        {"id": "memory", "code": "def f(): return bytearray(300 << 20)", "tests": "assert f()", "in_process": True,
+         "limits": {"memory_limit": "100M"}},
+        {"id": "time", "code": "def f():\n    while True: pass", "tests": "assert f()", "in_process": True, "limits": {"time_limit": 1}},
+        {"id": "last", "code": "def f(): return 1", "tests": "assert f() == 1"},
+    ])
+    done = bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl", "-j", 1)
+    graded = [(row["task_id"], row["verdict"]) for row in lines(tmp_path / "r.jsonl") if row["task_id"] != "stays"]
+    assert graded == [  # "stays" may spoil its own
+        ("first", "AC"), ("looks", "AC"), ("wrong", "WA"), ("wrong too", "WA"), ("exits", "RE"), ("files", "AC"),
+        ("memory", "MLE"), ("time", "TLE"), ("last", "AC")], done.stdout + (tmp_path / "r.jsonl").read_text()
+
+
 def test_resumed(tmp_path):
     problems = write(tmp_path / "p.jsonl", PROBLEMS)
     samples = write(tmp_path / "s.jsonl", [{"task_id": f"Own/{n % 2}", "completion": PROBLEMS[n % 2]["canonical_solution"]}

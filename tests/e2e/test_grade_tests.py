@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import subprocess
+import time
 
 import pytest
 
@@ -241,6 +242,7 @@ def test_submission_dies_in_a_test(grade):
     report = grade("assert f(1) == 1\nassert f(2) == 2\nassert f(3) == 3\n",
                    "import os\ndef f(x):\n    if x == 2: os._exit(0)\n    return x\n")
     assert statuses(report) == ["passed", "error", "not_run"] and report["status"] == 1
+    assert report["errors"] == 1 and report["error"] is None, "one death is one error"
 
 
 def test_usage(grade, tmp_path):
@@ -262,10 +264,41 @@ def test_in_process_is_said(grade):
                    ADD + "class Point:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\n",
                    "--in-process", name="user_code.py")
     assert report["passed"] == 2 and report["mode"] == "in-process"
-    report = grade("assert f() == 1\nassert f() == 1\n", "import os\ndef f(): os._exit(0)\n", "--in-process",
-                   "--time-limit", "120s")
-    assert report["passed"] == 0 and report["errors"] == 1
-    assert report["total_runtime_ms"] < 60000, "its end was waited for"
+
+
+@pytest.mark.parametrize("body, words", [
+    ("import os; os._exit(0)", "exited with status 0"),
+    ("import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
+    ("import os; os.kill(0, 9)", "killed by signal 9"),
+    ("return bytearray(1 << 30)", "Memory limit exceeded (200M)"),
+    ("import os; os.closerange(0, 4096)", "the submission "),
+    ("import os\n    os.closerange(0, 4096)\n    while True: pass", "closed its line"),
+    ("import os; os.write(201, b'junk' * 9)", "no answer"),
+])
+def test_in_process_the_end_is_told_at_once(grade, body, words):
+    """No time limit is waited for, and nothing the submission does to the runner is a failure of ours."""
+    begin = time.monotonic()
+    report = grade("assert f() == 1\nassert f() == 1\n", f"def f():\n    {body}\n", "--in-process", "--time-limit", "100s",
+                   "--memory-limit", "200M")
+    assert statuses(report) == ["error", "not_run"] and words in report["details"][0]["message"], report
+    assert (report["passed"], report["failed"], report["errors"], report["status"]) == (0, 0, 1, 1)
+    assert time.monotonic() - begin < 60
+    report = grade("assert 1 == 1\n", "import os\nos._exit(0)\n", "--in-process", "--time-limit", "100s")
+    assert statuses(report) == ["not_run"] and report["errors"] == 1 and "exited with status 0" in report["error"]
+
+
+def test_in_process_has_the_submissions_wall(grade, tmp_path):
+    (tmp_path / "data.txt").write_text("hi")
+    report = grade("import os\nassert f() == 'hi'\n", "def f(): return open('d.txt').read()\n", "--in-process", "--block-import", "os",
+                   "--processes", "1", "--file", f"d.txt={tmp_path}/data.txt")
+    assert report["passed"] == 1 and report["enforcement"]["tier"], report
+    report = grade("assert 1 == 1\n", "import os\n", "--in-process", "--block-import", "os")
+    assert report["errors"] == 1 and "blocked import: os" in report["error"]
+
+
+def test_tests_that_exit_are_an_error(grade):
+    report = grade("import os\nassert add(1, 1) == 2\nos._exit(0)\nassert add(1, 1) == 2\n", ADD, "--time-limit", "100s")
+    assert statuses(report) == ["passed", "not_run"] and report["status"] == 1 and "ended early" in report["error"]
 
 
 # ---- cheats --------------------------------------------------------------------------------------
