@@ -348,6 +348,8 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
         return -1;
     if (plan_rlimits(p, policy) < 0)
         return err_nomem(err, "plan");
+    if (p->oci && plan_oci_bundle(p, err) < 0)
+        return -1;
     return plan_filters(p, policy, host, err);
 }
 

@@ -232,9 +232,9 @@ struct plan {
     const char *apparmor; /* profile the guest's program gets at its execve, or NULL */
     uid_t host_uid;       /* what the guest's uid is on the host (tier full) */
     gid_t host_gid;
-    bool own_host_ids;          /* true: root started us and the guest gets an id of its own */
-    const struct plan_oci *oci; /* NULL: the wall is our own */
-    const char *rootfs;         /* host folder in the place of the host's runtime, or NULL */
+    bool own_host_ids;    /* true: root started us and the guest gets an id of its own */
+    struct plan_oci *oci; /* NULL: the wall is our own */
+    const char *rootfs;   /* host folder in the place of the host's runtime, or NULL */
     bool time_ns;
     bool own_profile;  /* the caller's profile narrows the filter: it may refuse what our own
                           steps behind it need, so there must be none */
@@ -285,9 +285,13 @@ struct plan_request {
 
 /* One of the two parts an overlay is made of, which no guest sees by itself. */
 bool plan_oci_is_layer(const struct plan_op *op);
-/* A piece of the host's /etc that lies in the bundle's root already, where the runtime need not put
- * it: under gVisor every mount is a connection of its own to a file server. */
+/* Lies in the bundle's root already, where the runtime need not put it: under gVisor every mount is
+ * a connection of its own to a file server, which takes milliseconds to be there. Not what others
+ * change meanwhile: of this one place gVisor believes that nobody else does. */
 bool plan_oci_is_laid(const struct plan *plan, const struct plan_op *op);
+/* The bundle sets this resource limit, where pid 1 lives with it too and setting it inside would
+ * cost calls or be refused (gVisor). */
+bool plan_oci_is_said(const struct plan *plan, const struct plan_rlimit *limit);
 
 /* Refuses with CORDON_ERR_HOST and names the missing capability when no tier can honour the policy.
  */

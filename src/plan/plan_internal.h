@@ -16,8 +16,10 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
 /* One more operation on the guest's root; -1: out of memory. */
 int plan_full_op(struct plan *p, enum plan_op_kind kind, const char *src, const char *dst,
                  unsigned flags);
-/* plan_oci.c: the bundle, made of the finished operations */
+/* plan_oci.c: what this wall changes in the plan; and the bundle, made of the finished operations
+ * and limits */
 int plan_oci(struct plan *p, const struct plan_request *req, struct cordon_err *err);
+int plan_oci_bundle(struct plan *p, struct cordon_err *err);
 /* plan_rootfs.c: an image in the place of the host's runtime */
 int plan_rootfs(struct plan *p, const char *top, struct cordon_err *err);
 /* plan_landlock.c: the fences of tier landlock, and what it must refuse */

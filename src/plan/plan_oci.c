@@ -5,14 +5,17 @@
  * the runtime. */
 #include "plan/plan_internal.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/jsonw.h"
 #include "base/util.h"
+#include "plan/plan_print.h"
 
 #define CONFIG_MAX (4u << 20)
 
@@ -164,15 +167,48 @@ static void oci_strings(struct jsonw *j, const char *key, const char *const *lis
     jsonw_close(j, ']');
 }
 
+bool plan_oci_is_said(const struct plan *p, const struct plan_rlimit *limit)
+{
+    switch (limit->resource) {
+    case RLIMIT_CORE:
+    case RLIMIT_MEMLOCK:
+    case RLIMIT_RTPRIO:
+    case RLIMIT_NICE:
+    case RLIMIT_MSGQUEUE:
+    case RLIMIT_SIGPENDING: return p->own_kernel;
+    default: return false;
+    }
+}
+
+static void oci_rlimits(struct jsonw *j, const struct plan *p)
+{
+    jsonw_open(j, "rlimits", '[');
+    for (size_t i = 0; i < p->n_rlimits; i++) {
+        const struct plan_rlimit *r = &p->rlimits[i];
+        if (!plan_oci_is_said(p, r))
+            continue;
+        char type[32] = "RLIMIT_";
+        const char *name = plan_print_rlimit(r->resource);
+        for (size_t at = strlen(type); *name && at < sizeof(type) - 1; at++)
+            type[at] = (char)toupper((unsigned char)*name++);
+        jsonw_open(j, NULL, '{');
+        jsonw_str(j, "type", type);
+        jsonw_uint(j, "hard", r->value);
+        jsonw_uint(j, "soft", r->value);
+        jsonw_close(j, '}');
+    }
+    jsonw_close(j, ']');
+}
+
 /* pid 1 is the guest's id without a capability; under gVisor it is root of that kernel, see
  * backend/oci/inside.c. */
 static void oci_process(struct jsonw *j, const struct plan *p)
 {
     static const char *const args[] = {PLAN_OCI_INIT}, *const env[] = {"PATH=/usr/bin:/bin"};
-    static const char *const sets[] = {"bounding", "effective", "permitted", "inheritable",
+    static const char *const sets[] = {"effective", "permitted", "bounding", "inheritable",
                                        "ambient"};
-    static const char *const rights[] = {"CAP_KILL", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID"};
-    size_t n_sets = p->own_kernel ? 3 : 0; /* that have any */
+    static const char *const rights[] = {"CAP_KILL", "CAP_SETGID", "CAP_SETUID"};
+    size_t n_sets = p->own_kernel ? 2 : 0; /* that have any */
     jsonw_open(j, "process", '{');
     jsonw_bool(j, "terminal", false);
     jsonw_open(j, "user", '{');
@@ -188,6 +224,7 @@ static void oci_process(struct jsonw *j, const struct plan *p)
     for (size_t i = 0; i < ARRAY_SIZE(sets); i++)
         oci_strings(j, sets[i], rights, i < n_sets ? ARRAY_SIZE(rights) : 0);
     jsonw_close(j, '}');
+    oci_rlimits(j, p);
     jsonw_close(j, '}');
 }
 
@@ -247,6 +284,8 @@ static int oci_op(struct plan *p, struct jsonw *j, size_t i, struct cordon_err *
         return oci_bind(p, j, op, arena_printf(&p->arena, PLAN_OCI_OVERLAY "/%s", op->dst), true,
                         err);
     case PLAN_OP_SCRATCH:
+        if (plan_oci_is_laid(p, op))
+            return 0;
         if (p->oci->alone)
             return oci_own_tmpfs(p, j, op, err);
         return oci_bind(p, j, op, arena_printf(&p->arena, PLAN_OCI_SCRATCH "/%s", op->src), true,
@@ -273,13 +312,10 @@ static int oci_mounts(struct plan *p, struct jsonw *j, struct cordon_err *err)
     static const char *const dev[] = {"nosuid", "noexec", "mode=755", "size=64k"};
     static const char *const pts[] = {"nosuid", "noexec", "newinstance", "ptmxmode=0666",
                                       "mode=0620"};
-    static const char *const report[] = {"bind", "rw", "nosuid", "nodev", "noexec"};
     jsonw_open(j, "mounts", '[');
     oci_mount(j, "/proc", "proc", "proc", proc, ARRAY_SIZE(proc));
     oci_mount(j, "/dev", "tmpfs", "tmpfs", dev, ARRAY_SIZE(dev));
     oci_mount(j, "/dev/pts", "devpts", "devpts", pts, ARRAY_SIZE(pts));
-    if (p->own_kernel)
-        oci_mount(j, "/.cordon/report", "bind", PLAN_OCI_REPORT, report, ARRAY_SIZE(report));
     for (size_t i = 0; i < p->n_ops; i++)
         if (oci_op(p, j, i, err) < 0)
             return -1;
@@ -315,8 +351,9 @@ static int oci_linux(struct plan *p, struct jsonw *j, struct cordon_err *err)
     return 0;
 }
 
-static int oci_config(struct plan *p, struct plan_oci *o, struct cordon_err *err)
+int plan_oci_bundle(struct plan *p, struct cordon_err *err)
 {
+    struct plan_oci *o = p->oci;
     _cleanup_buf_ struct buf text = BUF_INIT(CONFIG_MAX);
     struct jsonw j = {.out = &text};
     jsonw_open(&j, NULL, '{');
@@ -324,7 +361,8 @@ static int oci_config(struct plan *p, struct plan_oci *o, struct cordon_err *err
     oci_process(&j, p);
     jsonw_open(&j, "root", '{');
     jsonw_str(&j, "path", "rootfs");
-    jsonw_bool(&j, "readonly", true);
+    /* gVisor's as well, but by its mount: writable places are laid into it */
+    jsonw_bool(&j, "readonly", !p->own_kernel);
     jsonw_close(&j, '}');
     jsonw_str(&j, "hostname", PLAN_HOSTNAME);
     if (oci_mounts(p, &j, err) < 0 || oci_linux(p, &j, err) < 0)
@@ -339,9 +377,13 @@ static int oci_config(struct plan *p, struct plan_oci *o, struct cordon_err *err
 
 bool plan_oci_is_laid(const struct plan *p, const struct plan_op *op)
 {
-    return p->own_kernel && !p->rootfs && op->kind == PLAN_OP_BIND &&
-           !(op->flags & (PLAN_BIND_RW | PLAN_BIND_DEV | PLAN_BIND_GRANT)) &&
-           str_starts(op->dst, "etc/");
+    /* gVisor puts a tmpfs of its own over a /tmp that it finds empty */
+    if (!p->own_kernel || str_starts(op->dst, "dev/") || str_eq(op->dst, "tmp"))
+        return false;
+    if (op->kind == PLAN_OP_SCRATCH)
+        return !p->oci->alone;
+    return op->kind == PLAN_OP_BIND && !plan_oci_is_layer(op) &&
+           !(op->flags & (PLAN_BIND_RW | PLAN_BIND_DEV | PLAN_BIND_GRANT));
 }
 
 bool plan_oci_is_layer(const struct plan_op *op)
@@ -377,5 +419,5 @@ int plan_oci(struct plan *p, const struct plan_request *req, struct cordon_err *
         if (oci_gvisor_limits(p, o, err) < 0)
             return -1;
     }
-    return oci_config(p, o, err);
+    return 0;
 }

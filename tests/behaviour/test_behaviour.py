@@ -26,6 +26,11 @@ def living(word):
     return found
 
 
+def own(word):
+    """A word that no other suite on this machine uses; also an argument of sleep."""
+    return f"{word}.{os.getpid()}{time.time_ns() % 10**9:09}"
+
+
 def gone(word, seconds=5.0):
     end = time.monotonic() + seconds
     while living(word) and time.monotonic() < end:
@@ -56,7 +61,7 @@ def test_exit_code(wall):
 
 def test_timeout(wall):
     """`sleep 120` ends at the time limit and leaves nothing running"""
-    word = f"120.{os.getpid()}"
+    word = own("120")
     got = wall.run("--time-limit", "2s", "--", "sleep", word)
     assert got.verdict == "time_limit" and got.code == 124 and got.result["timed_out"], got
     assert gone(word), living(word)
@@ -133,7 +138,7 @@ def test_memory(wall):
 
 def test_fork_bomb(wall):
     """a fork bomb stays inside and is `process_limit`"""
-    word = f"fork.{os.getpid()}"
+    word = own("fork")
     got = wall.run("--processes", "48", "--time-limit", "60s", "--", "python3", "-c",
                    "import os, time\nfor i in range(5000):\n"
                    " try:\n  if os.fork() == 0: time.sleep(100); os._exit(0)\n"
@@ -255,7 +260,7 @@ def test_caught_signal(wall):
 
 def test_left_behind(wall):
     """what the main process leaves behind ends with it"""
-    word = f"77.{os.getpid()}"
+    word = own("77")
     began = time.monotonic()
     got = wall.sh(f"setsid sleep {word} & disown; echo done")
     assert got.out == "done\n" and time.monotonic() - began < 30, got
@@ -264,7 +269,7 @@ def test_left_behind(wall):
 
 def test_killed_cordon(wall):
     """kill -9 of Cordon ends the guest"""
-    word = f"99.{os.getpid()}"
+    word = own("99")
     child = wall.popen("--time-limit", "60s", "--", "bash", "-c", f"echo up; exec sleep {word}")
     try:
         assert child.stdout.readline() == b"up\n", child.stderr.read()
@@ -278,7 +283,7 @@ def test_killed_cordon(wall):
 
 def test_cancelled(wall):
     """SIGTERM to Cordon is `cancelled`, 130"""
-    word = f"98.{os.getpid()}"
+    word = own("98")
     child = wall.popen("--time-limit", "60s", "--", "bash", "-c", f"echo up; exec sleep {word}")
     assert child.stdout.readline() == b"up\n"
     child.terminate()

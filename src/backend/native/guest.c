@@ -272,14 +272,12 @@ int native_fence_apparmor(const char *name)
 
 /* ---- after pid 1 ---- */
 
-/* gVisor's pid 1 is root of that kernel; the guest is its ordinary user. */
+/* gVisor's pid 1 is root of that kernel; the guest is its ordinary user. Every call costs some
+ * there: what the bundle says (resource limits, an empty bounding set) or the runtime starts with
+ * (no signal ignored) is not done again. */
 static void guest_leave_root(struct native_child *c)
 {
-    /* all that the bundle gives; every call costs some there */
-    static const int given[] = {CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP};
-    for (size_t i = 0; i < ARRAY_SIZE(given); i++)
-        guest_check(c, raw_call(SYS_prctl, PR_CAPBSET_DROP, given[i]), "capabilities",
-                    "bounding set");
+    guest_unblock_signals();
     guest_check(c, raw_call(SYS_setgroups, 0, NULL), "ids", "setgroups");
     guest_check(c, raw_call(SYS_setresgid, PLAN_GUEST_GID, PLAN_GUEST_GID, PLAN_GUEST_GID), "ids",
                 "setresgid");
@@ -292,12 +290,13 @@ static int guest_main_after(void *arg)
 {
     struct native_guest *g = arg;
     guest_session(g->child);
-    guest_reset_signals();
+    if (g->child->plan->own_kernel)
+        guest_leave_root(g->child);
+    else
+        guest_reset_signals();
     guest_limits(g->child);
     native_fence_cores(g->child);
     guest_groups(g->child);
-    if (g->child->plan->own_kernel)
-        guest_leave_root(g->child);
     guest_fence(g);
     guest_seal(g->child);
     guest_start(g);

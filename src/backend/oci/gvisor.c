@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +18,7 @@
 struct gvisor {
     struct native_child *c;
     pid_t runtime;
-    int report_fd, word_fd; /* word_fd: readable when something was written, -1: nobody tells */
+    int report_fd;
     struct oci_report report;
 };
 
@@ -83,9 +82,6 @@ static _Noreturn void gvisor_ended(struct gvisor *g)
 
 static void gvisor_listen(struct gvisor *g)
 {
-    char drop[512];
-    if (g->word_fd >= 0)
-        (void)!read(g->word_fd, drop, sizeof(drop));
     if (!gvisor_hears(g))
         return;
     gvisor_note(g);
@@ -112,15 +108,22 @@ static void gvisor_signal(struct gvisor *g)
     kill(g->runtime, sig);
 }
 
+/* A write into the report sends SIGCHLD, which we wait for anyway. Not inotify: the end of its
+ * instance, and with it ours, waits 15 to 30 ms for the kernel. The folder stays open. */
+static bool gvisor_is_told(void)
+{
+    int folder = open(PLAN_OCI_PLACE, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return folder >= 0 && fcntl(folder, F_SETSIG, SIGCHLD) == 0 &&
+           fcntl(folder, F_NOTIFY, DN_MODIFY | DN_MULTISHOT) == 0;
+}
+
 _Noreturn void oci_gvisor_watch(struct native_child *c, pid_t runtime, int sig_fd)
 {
-    struct gvisor g = {.c = c, .runtime = runtime, .word_fd = -1};
+    struct gvisor g = {.c = c, .runtime = runtime};
+    int pace = gvisor_is_told() ? -1 : GVISOR_GLANCE_MS;
     g.report_fd = open(PLAN_OCI_REPORT, O_RDONLY | O_CLOEXEC);
-    g.word_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (g.report_fd < 0)
         native_child_fail(c, "bundle", errno, PLAN_OCI_REPORT);
-    if (g.word_fd >= 0 && inotify_add_watch(g.word_fd, PLAN_OCI_REPORT, IN_MODIFY) < 0)
-        util_close(&g.word_fd);
     for (;;) {
         int status;
         pid_t pid;
@@ -128,10 +131,9 @@ _Noreturn void oci_gvisor_watch(struct native_child *c, pid_t runtime, int sig_f
             if (pid == runtime)
                 gvisor_fell(&g);
         gvisor_listen(&g); /* also what was said before anybody told us of words */
-        struct pollfd fds[3] = {{.fd = sig_fd, .events = POLLIN},
-                                {.fd = c->go_fd, .events = POLLIN},
-                                {.fd = g.word_fd, .events = POLLIN}};
-        if (poll(fds, 3, g.word_fd < 0 ? GVISOR_GLANCE_MS : -1) < 0 && errno != EINTR)
+        struct pollfd fds[2] = {{.fd = sig_fd, .events = POLLIN},
+                                {.fd = c->go_fd, .events = POLLIN}};
+        if (poll(fds, 2, pace) < 0 && errno != EINTR)
             native_child_fail(c, "init", errno, "poll");
         char drop[512];
         if (fds[0].revents)

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "backend/oci/oci.h"
+#include "base/sys.h"
 #include "base/util.h"
 #include "init/look.h"
 #include "init/sweep.h"
@@ -154,11 +155,12 @@ static _Noreturn void inside_watch(struct inside *in)
     int pace = l->memory_bytes || l->processes || l->cpu_percent ? INSIDE_LOOK_MS : INSIDE_SLOW_MS;
     struct pollfd fd = {.fd = in->signal_fd, .events = POLLIN};
     for (;;) {
+        int woken = poll(&fd, 1, pace);
         if (inside_reap(in))
             inside_end(in, NATIVE_HIT_NONE);
-        inside_look(in);
-        if (poll(&fd, 1, pace) > 0)
+        if (woken > 0)
             inside_forward(in);
+        inside_look(in);
     }
 }
 
@@ -184,7 +186,6 @@ int oci_inside_main(struct native_child *c)
     if (in.main_pid < 0)
         inside_fail(&in, "fork", errno, "clone");
     native_set_capabilities(c, 1u << CAP_KILL);
-    for (int i = 0; i < 3; i++)
-        close(i); /* the guest's */
+    sys_close_range(0, 2); /* the guest's */
     inside_watch(&in);
 }

@@ -32,9 +32,8 @@ int oci_job_make(const struct plan *p, char **ret, size_t *ret_len, struct cordo
     _cleanup_buf_ struct buf b = BUF_INIT(OCI_JOB_MAX);
     struct job_head h = {.n_filter = p->filter.len,
                          .n_quiet = p->quiet_filter.len,
-                         .n_rlimits = (uint32_t)p->n_rlimits,
                          .n_fences = (uint32_t)p->n_fences,
-                         .cores = p->cores,
+                         .cores = p->own_kernel ? 0 : p->cores, /* gVisor's own threads have them */
                          .landlock_abi = p->landlock_abi,
                          .memory_bytes = p->oci->look.memory_bytes,
                          .processes = p->oci->look.processes,
@@ -52,9 +51,13 @@ int oci_job_make(const struct plan *p, char **ret, size_t *ret_len, struct cordo
         h.n_args++;
     while (p->env[h.n_env])
         h.n_env++;
+    for (size_t i = 0; i < p->n_rlimits; i++)
+        h.n_rlimits += !plan_oci_is_said(p, &p->rlimits[i]);
     buf_add(&b, &h, sizeof(h));
     /* rows of eight bytes first: the strings at the end need no alignment */
-    buf_add(&b, p->rlimits, p->n_rlimits * sizeof(*p->rlimits));
+    for (size_t i = 0; i < p->n_rlimits; i++)
+        if (!plan_oci_is_said(p, &p->rlimits[i]))
+            buf_add(&b, &p->rlimits[i], sizeof(p->rlimits[i]));
     buf_add(&b, p->filter.insns, p->filter.len * sizeof(*p->filter.insns));
     buf_add(&b, p->quiet_filter.insns, p->quiet_filter.len * sizeof(*p->quiet_filter.insns));
     for (size_t i = 0; p->argv[i]; i++)

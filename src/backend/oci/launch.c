@@ -130,15 +130,22 @@ static void launch_place(struct native_child *c)
 }
 
 /* In the bundle's root itself, whose folders above it are ours. */
-static void launch_lay(struct native_child *c, int rootfd, const struct plan_op *op, int tree)
+static void launch_lay(struct native_child *c, int rootfd, const char *dst, int tree)
 {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    native_root_make_target(c, rootfd, op, !(op->flags & PLAN_BIND_FILE));
-    _cleanup_close_ int target = sys_openat2(rootfd, op->dst, &how);
-    if (target < 0 || sys_move_mount(tree, "", target, "",
-                                     SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH) < 0)
-        native_child_fail(c, "bind", errno, op->dst);
+    _cleanup_close_ int target = sys_openat2(rootfd, dst, &how);
+    if (tree < 0 || target < 0 ||
+        sys_move_mount(tree, "", target, "",
+                       SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH) < 0)
+        native_child_fail(c, "bind", errno, dst);
+}
+
+static void launch_lay_own(struct native_child *c, int rootfd, const char *src, const char *dst)
+{
+    _cleanup_close_ int tree =
+        sys_open_tree(AT_FDCWD, src, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
+    launch_lay(c, rootfd, dst, tree);
 }
 
 /* Every flag is set here, on all mounts of the tree at once; the runtime's binds inherit them. */
@@ -156,7 +163,8 @@ static void launch_bind(struct native_child *c, size_t i, const char *at, int ro
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         native_child_fail(c, "bind", errno, op->src);
     if (rootfd >= 0) {
-        launch_lay(c, rootfd, op, tree);
+        native_root_make_target(c, rootfd, op, !(op->flags & PLAN_BIND_FILE));
+        launch_lay(c, rootfd, op->dst, tree);
         return;
     }
     if ((op->flags & PLAN_BIND_FILE ? mknod(at, S_IFREG | 0644, 0) : mkdir(at, 0755)) < 0)
@@ -165,13 +173,16 @@ static void launch_bind(struct native_child *c, size_t i, const char *at, int ro
         native_child_fail(c, "bind", errno, op->dst);
 }
 
-static void launch_scratch(struct native_child *c, const struct plan_op *op)
+static void launch_scratch(struct native_child *c, int rootfd, const struct plan_op *op)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof(path), PLAN_OCI_SCRATCH "/%s", op->src);
     launch_mkdir(c, path, op->mode);
     if (!c->plan->oci->alone && chown(path, PLAN_GUEST_UID, PLAN_GUEST_GID) < 0)
         native_child_fail(c, "scratch", errno, path);
+    native_root_make_target(c, rootfd, op, true);
+    if (plan_oci_is_laid(c->plan, op))
+        launch_lay_own(c, rootfd, path, op->dst);
 }
 
 /* As the guest: what is made belongs to it. Rights, if wanted, stay in effect. */
@@ -242,7 +253,7 @@ static void launch_op(struct native_child *c, int rootfd, int overlay, size_t i)
             return;
         break;
     case PLAN_OP_OVERLAY: launch_overlay(c, overlay, op); break;
-    case PLAN_OP_SCRATCH: launch_scratch(c, op); break;
+    case PLAN_OP_SCRATCH: launch_scratch(c, rootfd, op); return;
     case PLAN_OP_MASK:
     case PLAN_OP_PROC:
     case PLAN_OP_DEVPTS: break;
@@ -296,6 +307,10 @@ static void launch_no_more_namespaces(struct native_child *c)
 
 static void launch_layout(struct native_child *c)
 {
+    struct sys_mount_attr read_only = {.attr_set = SYS_MOUNT_ATTR_RDONLY};
+    /* what is laid into the root needs it to be a mount, which the runtime takes as it is */
+    if (oci_is_gvisor(c) && mount(PLAN_OCI_ROOT, PLAN_OCI_ROOT, NULL, MS_BIND, NULL) < 0)
+        native_child_fail(c, "bundle", errno, PLAN_OCI_ROOT);
     int rootfd = open(PLAN_OCI_ROOT, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int overlay = open(PLAN_OCI_OVERLAY, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (rootfd < 0 || overlay < 0)
@@ -304,6 +319,11 @@ static void launch_layout(struct native_child *c)
     for (size_t i = 0; i < c->plan->n_ops; i++)
         launch_op(c, rootfd, overlay, i);
     umask(022);
+    if (oci_is_gvisor(c)) {
+        launch_lay_own(c, rootfd, PLAN_OCI_REPORT, &OCI_REPORT[1]);
+        if (sys_mount_setattr(rootfd, "", AT_EMPTY_PATH, &read_only) < 0)
+            native_child_fail(c, "bundle", errno, "mount_setattr");
+    }
     close(rootfd);
     close(overlay);
     launch_files(c);
