@@ -1309,6 +1309,7 @@ const char grade_text_tame[] =
 "        names.update(code.co_names)\n"
 "        stack += [part for part in code.co_consts if hasattr(part, \"co_code\")]\n"
 "    names -= _GOOD\n"
+"    names.discard(\"@compared\")  # grade_words put it there: no text of anyone's can\n"
 "    if not names:\n"
 "        return True\n"
 "    if any(name.startswith(\"_\") for name in names) or not _BAD.isdisjoint(names):\n"
