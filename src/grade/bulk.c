@@ -163,6 +163,8 @@ static void worker_start(struct bulk_worker *w, struct tests_desk *desk)
     struct cordon_err err = {0};
     t->time_ns = policy_num(policy, FIELD_TIME_LIMIT);
     t->time_written = policy_written(policy, FIELD_TIME_LIMIT);
+    zygote_expect(b->zygote,
+                  b->items_file ? SIZE_MAX : b->n_problems - MIN(b->n_problems, b->n_read));
     desk->place.warm = w->warm = !t->policy && !b->is_cold && zygote_is_alive(b->zygote);
     w->run = (struct tests_run){.on_done = worker_on_done, .data = w};
     w->busy = true;

@@ -36,6 +36,7 @@ struct zygote {
     pid_t pid;
     bool dead, ready;
     size_t n_asked; /* submissions' sides that were asked for and not answered yet */
+    size_t left;    /* so many will be wanted */
     struct zygote_made ahead[ZYGOTE_AHEAD];
     size_t n_ahead;
 };
@@ -201,7 +202,7 @@ static int zygote_take(struct zygote *z, enum zygote_role role, struct zygote_ma
         if (zygote_answer(z, ZYGOTE_START, role, ret) < 0)
             return -1;
     }
-    while (ahead && z->n_ahead + z->n_asked < ZYGOTE_AHEAD &&
+    while (ahead && z->n_ahead + z->n_asked < MIN((size_t)ZYGOTE_AHEAD, z->left) &&
            zygote_ask(z, ZYGOTE_START, role) == 0)
         z->n_asked++;
     return 0;
@@ -246,6 +247,7 @@ int zygote_open(const struct policy *policy, const struct policy_input *input,
         zygote_close(z);
         return -1;
     }
+    z->left = SIZE_MAX;
     zygote_current = *ret = z;
     return 0;
 }
@@ -256,6 +258,12 @@ static int zygote_end(struct zygote *z, int fd, struct zygote_made *ret)
     struct timeval patience = {.tv_sec = ZYGOTE_WAIT_S};
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     return z->dead ? -1 : zygote_receive(z, fd, ret);
+}
+
+void zygote_expect(struct zygote *z, size_t submissions)
+{
+    if (z)
+        z->left = submissions;
 }
 
 /* Guests nobody came for: they leave nothing behind, either. */

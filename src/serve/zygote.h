@@ -69,6 +69,8 @@ int zygote_open(const struct policy *policy, const struct policy_input *input,
                 const struct zygote_program *program, struct zygote **ret, struct cordon_err *err);
 void zygote_close(struct zygote *z);
 bool zygote_is_alive(const struct zygote *z);
+/* How many submissions are still to come: no more are made ahead. z may be NULL. */
+void zygote_expect(struct zygote *z, size_t submissions);
 /* The library's path, for the program. */
 int zygote_library(char *ret_path, size_t size);
 
