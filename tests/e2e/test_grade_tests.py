@@ -116,6 +116,45 @@ def test_functions(grade):
     assert statuses(report) == ["passed", "failed", "error"]
 
 
+def test_functions_with_a_setup_of_their_own(grade):
+    tests = ("def setup_module():\n    global x\n    x = [add(1, 1)]\ndef setup_function(function):\n    x.append(function.__name__)\n"
+             "def teardown_function():\n    x.pop()\ndef test_a():\n    assert x == [2, 'test_a']\n"
+             "async def test_b():\n    assert x == [2, 'test_b']\n")
+    assert statuses(grade(tests, ADD)) == ["passed", "passed"]
+    report = grade(tests, ADD.replace("+", "/ 0 +"))
+    assert statuses(report) == ["not_run", "not_run"] and report["error"].startswith("setup_module failed: ZeroDivisionError")
+
+
+def test_unittest_under_other_names(grade):
+    report = grade("from unittest import TestCase as Case, IsolatedAsyncioTestCase\nclass Mixin:\n    def test_mixed(self):\n"
+                   "        self.assertEqual(add(1, 1), 2)\nclass A(Mixin, Case):\n    def test_own(self): self.assertEqual(add(1, 1), 3)\n"
+                   "class B(IsolatedAsyncioTestCase):\n    async def test_async(self): self.assertEqual(await later(1), 2)\n",
+                   ADD + "async def later(x): return x + 1\n")
+    assert [(row["name"], row["status"]) for row in report["details"]] == [
+        ("A.test_mixed", "passed"), ("A.test_own", "failed"), ("B.test_async", "passed")]
+
+
+@pytest.mark.parametrize("hidden", [
+    "for i in range(2):\n    setattr(T, 'test_%d' % i, lambda self: None)\n", "class U(T):\n    pass\nU.test_b = T.test_a\n",
+    "if True:\n    def test_hidden(): assert False\n"])
+def test_tests_that_cannot_be_named_before_are_not_dropped(grade, hidden):
+    report = grade("import unittest\nclass T(unittest.TestCase):\n    def test_a(self): pass\n" + hidden, ADD)
+    assert "does not show" in report["error"] and report["status"] == 1 and report["details"][0]["status"] == "passed"
+
+
+def test_coroutines(grade):
+    report = grade("import asyncio\nasync def both():\n    return await asyncio.gather(f(1), f(2))\nassert asyncio.run(f(1)) == 2\n"
+                   "assert asyncio.run(both()) == [2, 3]\nassert asyncio.run(f(1)) == 3\nassert asyncio.run(f('x'))\n",
+                   "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x + 1\n")
+    assert statuses(report) == ["passed", "passed", "failed", "error"]
+
+
+def test_a_script_may_use_pytest(grade):
+    report = grade("import pytest\nassert add(1, 2) == pytest.approx(3)\nwith pytest.raises(TypeError):\n    add(1, 'a')\n"
+                   "assert add(1, 1) == 3\n", ADD)
+    assert statuses(report) == ["passed", "failed"] and not report["error"]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("pytest") is None, reason="pytest")
 def test_pytest_files(grade):
     report = grade("""

@@ -22,16 +22,15 @@ def find(tree, text):
     functions that assert."""
     source = grade_words.Source(text)
     items = []
-    cases = {}
+    classes = {name: (True, frozenset()) for name in _case_names(tree)}
     for node in tree.body:
         if isinstance(node, ast.Assert):
             items.append(_Item("assert", _label(node, source), node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
             items.append(_Item("function", node.name, node))
         elif isinstance(node, ast.ClassDef):
-            methods = _methods(node, cases)
-            if methods is not None:
-                cases[node.name] = methods
+            is_case, methods = classes[node.name] = _class(node, classes)
+            if is_case:
                 items += [_Item("method", "%s.%s" % (node.name, name), node, name) for name in sorted(methods)]
     if items:
         return items
@@ -44,24 +43,26 @@ def find(tree, text):
     return items
 
 
+def _case_names(tree):
+    """Names the file has for unittest's own classes."""
+    return {alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "unittest"
+            for alias in node.names if alias.name.endswith("TestCase")}
+
+
 def _label(node, source):
     return "line %d: %s" % (node.lineno, " ".join(source.of(node, 200).split()))
 
 
-def _methods(node, cases):
-    """Names of the test methods of a TestCase class; None: it is none."""
+def _class(node, classes):
+    """Is it a TestCase, and the names of its test methods, with those of its bases."""
     is_case, names = False, set()
     for base in node.bases:
         name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-        if name in cases:
-            is_case = True
-            names |= cases[name]
-        elif name.endswith("TestCase"):
-            is_case = True
-    if not is_case:
-        return None
-    return names | {inner.name for inner in node.body
-                    if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner.name.startswith("test")}
+        known_case, inherited = classes.get(name, (name.endswith("TestCase"), ()))
+        is_case = is_case or known_case
+        names.update(inherited)
+    return is_case, names | {inner.name for inner in node.body if isinstance(
+        inner, (ast.FunctionDef, ast.AsyncFunctionDef)) and inner.name.startswith("test")}
 
 
 def prepared(suite, tree):
@@ -101,9 +102,7 @@ def run(suite, tree, items, steps):
     if not suite.tame:
         sys.modules["tests"] = module
     _script(suite, steps, space)
-    for number, item in enumerate(items):
-        if item.kind == "function":
-            _function(suite, number, space.get(item.name))
+    _functions(suite, items, space)
     _cases(suite, items, space)
 
 
@@ -205,36 +204,84 @@ def _is_skip(error):
     return unittest is not None and isinstance(error, unittest.SkipTest)
 
 
-def _function(suite, number, function):
-    if function is None:
-        suite.result(number, "not_run", "it was not defined")
+def _functions(suite, items, space):
+    """Test functions, each between setup_function and teardown_function, all after setup_module."""
+    wanted = [(number, item.name) for number, item in enumerate(items) if item.kind == "function"]
+    hidden = sorted(name for name, value in space.items() if name.startswith("test") and type(value) is type(find)
+                    and value.__globals__ is space and name not in {name for _, name in wanted})
+    if hidden:
+        suite.broken("test functions that reading the file does not show: %s" % ", ".join(hidden))
+    if not wanted or not _around(suite, space, "setup_module"):
         return
+    for number, name in wanted:
+        function = space.get(name)
+        if function is None:
+            suite.result(number, "not_run", "it was not defined")
+        else:
+            _one(suite, number, lambda function=function: _function(space, function))
+    _around(suite, space, "teardown_module")
 
-    def call():
-        value = function()
-        if type(value).__name__ == "coroutine":
-            import asyncio
-            asyncio.run(value)
-    _one(suite, number, call)
+
+def _around(suite, space, name):
+    try:
+        with Captured():
+            _call(space.get(name), sys.modules.get("tests"))
+    except Exception as e:
+        return suite.broken("%s failed: %s" % (name, describe(e)))
+    return True
+
+
+def _function(space, function):
+    wants = _required(function)
+    if wants:
+        raise TypeError("it wants fixtures (%s): those need pytest, which is not installed" % ", ".join(wants))
+    _call(space.get("setup_function"), function)
+    try:
+        _finished(function())
+    finally:
+        _call(space.get("teardown_function"), function)
+
+
+def _call(function, about):
+    """A function of the tests' own that is there or not, and may want to know what it is called for."""
+    if type(function) is type(find):
+        _finished(function(about) if _required(function) else function())
+
+
+def _required(function):
+    code = getattr(function, "__code__", None)
+    return code.co_varnames[:code.co_argcount - len(function.__defaults__ or ())] if code is not None else ()
+
+
+def _finished(value):
+    if type(value).__name__ == "coroutine":
+        import asyncio
+        asyncio.run(value)
 
 
 # ---- unittest ------------------------------------------------------------------------------------
 
 def _cases(suite, items, space):
-    if not any(item.kind == "method" for item in items):
+    if suite.tame or "unittest" not in sys.modules:
         return
     import unittest
-    numbers, tests = {}, []
+    numbers, tests, known = {}, [], set()
     for number, item in enumerate(items):
         if item.kind != "method":
             continue
         kind = space.get(item.node.name)
-        if not isinstance(kind, type) or not issubclass(kind, unittest.TestCase):
-            suite.result(number, "not_run", "its class was not defined")
+        if not isinstance(kind, type) or not issubclass(kind, unittest.TestCase) or not hasattr(kind, item.owner):
+            suite.result(number, "not_run", "it was not defined")
             continue
         test = kind(item.owner)
         numbers[id(test)] = number
         tests.append(test)
+        known.add((kind, item.owner))
+    for kind in {id(kind): kind for kind in space.values() if isinstance(kind, type) and issubclass(kind, unittest.TestCase)
+                 and kind.__module__ == "tests"}.values():
+        hidden = [name for name in unittest.defaultTestLoader.getTestCaseNames(kind) if (kind, name) not in known]
+        if hidden:
+            suite.broken("test methods of %s that reading the file does not show: %s" % (kind.__name__, ", ".join(hidden)))
     unittest.TestSuite(tests).run(_result(suite, numbers))
 
 

@@ -127,7 +127,26 @@ class _Context:
         return False
 
 
-_PARTS = {"c": _Callable, "n": _Iterator, "i": _Iterable, "l": _Sized, "g": _Indexed, "w": _Context}
+class _Awaitable:
+    """A coroutine of the submission's: it runs there, to its end, when it is awaited here."""
+
+    __slots__ = ()
+
+    def __await__(self):
+        return self._side.ask("await", self._number)
+        yield
+
+    def send(self, value):
+        raise StopIteration(self._side.ask("await", self._number))
+
+    def throw(self, kind, value=None, trace=None):
+        raise kind if value is None else value
+
+    def close(self):
+        pass
+
+
+_PARTS = {"a": _Awaitable, "c": _Callable, "n": _Iterator, "i": _Iterable, "l": _Sized, "g": _Indexed, "w": _Context}
 _kinds = {}
 
 

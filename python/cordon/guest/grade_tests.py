@@ -256,21 +256,21 @@ def execute(suite, run):
 
 
 def needs_pytest(tree, text):
-    """Does the file use pytest, or fixtures only pytest has? (And is there one?)"""
-    wants = False
+    """Has the file tests only pytest runs: fixtures, plain Test classes, or whatever where it uses pytest?"""
+    uses, wants, tests = False, False, False
     for node in ast.walk(tree) if "pytest" in text else ():
         if isinstance(node, ast.Import):
-            wants = wants or any(alias.name.split(".")[0] == "pytest" for alias in node.names)
+            uses = uses or any(alias.name.split(".")[0] == "pytest" for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            wants = wants or (node.module or "").split(".")[0] == "pytest"
+            uses = uses or (node.module or "").split(".")[0] == "pytest"
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
             args = node.args
             required = len(args.posonlyargs) + len(args.args) - len(args.defaults)
-            wants = wants or required > 0
-        elif isinstance(node, ast.ClassDef) and node.name.startswith("Test") and not node.bases:
-            wants = True
-    return wants and importlib.util.find_spec("pytest") is not None
+            tests, wants = True, wants or required > 0
+        elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            tests, wants = True, wants or not node.bases
+    return (wants or uses and tests) and importlib.util.find_spec("pytest") is not None
 
 
 class _Finder:

@@ -15,7 +15,7 @@ import grade_wire as wire
 NAME = "submission"
 MAX_PRINTED = 1 << 20
 _FLAGS = (("c", "__call__"), ("i", "__iter__"), ("n", "__next__"), ("l", "__len__"), ("g", "__getitem__"),
-          ("w", "__enter__"))
+          ("w", "__enter__"), ("a", "__await__"))
 
 
 class _Printed(io.BytesIO):
@@ -50,6 +50,7 @@ class _Side:
         self.numbers = {}
         self.names = {}
         self.copy_back = bool(options.get("copy_back"))
+        self.loop = None
 
     # -- values -------------------------------------------------------------------------------
 
@@ -190,6 +191,15 @@ class _Side:
 
     def do_is(self, number, kind):
         return [wire.encode(isinstance(self.objects[number], self.objects[kind]))]
+
+    def do_await(self, number):
+        if self.loop is None:
+            import asyncio
+            self.loop = asyncio.new_event_loop()
+
+        async def run():
+            return await self.objects[number]
+        return [self.encoded(self.loop.run_until_complete(run()))]
 
     def do_enter(self, number):
         return [self.encoded(type(self.objects[number]).__enter__(self.objects[number]))]
