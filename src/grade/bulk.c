@@ -208,7 +208,7 @@ static void bulk_judge(struct bulk *b, struct bulk_item *item)
     }
     if (compare_parse(item->compare ? item->compare : "trimmed", &judge.compare, &err) == 0 &&
         !judge.compare.checker &&
-        cases_from_node(&cases, b->items_name, ".", item->cases, &err) == 0 &&
+        cases_from_node(&cases, b->items_name, NULL, item->cases, &err) == 0 &&
         cases_check(&cases, true, &err) == 0 && judge_run(&judge, &o, &err) == 0) {
         struct bulk_line l = {.verdict = o.verdict ? o.verdict : "SE",
                               .message = outcome_message(&o),

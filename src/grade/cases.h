@@ -67,7 +67,7 @@ int cases_from_path(struct cases *cases, const char *path, struct cordon_err *er
 /* The text of such a file. name is used in messages, folder for relative paths. Pure. */
 int cases_from_json(struct cases *cases, const char *name, const char *folder, const char *text,
                     size_t len, bool lines, struct cordon_err *err);
-/* A list of cases inside another document. */
+/* A list of cases inside another document; folder NULL: it may name no files. */
 int cases_from_node(struct cases *cases, const char *name, const char *folder,
                     const struct jsonr_node *list, struct cordon_err *err);
 /* Every name stands once; there is a case; files are there; with needs_expected each case has an

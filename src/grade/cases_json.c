@@ -65,6 +65,8 @@ static int read_path(struct reader *r, const struct jsonr_node *n, const char **
     const char *text = jsonr_cstr(n);
     if (!text || !*text)
         return refuse_type(r, n, "the name of a file");
+    if (!r->folder)
+        return refuse(r, &n->pos, "a task cannot read files of the host", "write the text itself");
     *ret = *text == '/' ? arena_strdup(&r->cases->arena, text)
                         : arena_printf(&r->cases->arena, "%s/%s", r->folder, text);
     return *ret ? 0 : err_nomem(r->err, "cases");

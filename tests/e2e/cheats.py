@@ -174,6 +174,57 @@ def _use():
             suite.result(0, 'passed')
             thing.wire.write_frame(201, b'E', b'')
 """),
+    # values and exceptions that make trouble where they arrive
+    "hostile_exception": ("raise _E(_E, [_E()], {'x': _E()})", """
+class _Texts(type):
+    def __str__(cls): raise SystemExit(0)
+    __repr__ = __str__
+class _E(KeyError, metaclass=_Texts):
+    __module__ = __qualname__ = __name__ = 'AssertionError'
+    args = property(lambda self: (self,) * 1000)
+    def __str__(self): raise KeyboardInterrupt
+    __repr__ = __str__
+    def __eq__(self, other): return True
+    def __hash__(self): return 1
+"""),
+    "lying_bases": ("raise _E('passed')", "class _E(Exception):\n    pass\n_E.__name__ = 'SkipTest'\n_E.__module__ = 'unittest.case'\n"),
+    "exception_group": ("raise BaseExceptionGroup('x', [SystemExit(0), KeyboardInterrupt(), GeneratorExit()])", ""),
+    "pickled": ("return _P()", "import os\nclass _P:\n    def __reduce__(self): return (os._exit, (0,))\n"
+                "    __reduce_ex__ = lambda self, n: (os._exit, (0,))\n    def __getstate__(self): return self.__dict__\n"
+                "    __copy__ = __deepcopy__ = lambda self, *a: True\n"),
+    "recursive": ("x = []\n    x.append(x)\n    return x", ""),
+    "recursive_handle": ("return _R()", "class _R:\n    def __iter__(self): return self\n    def __next__(self): return self\n"
+                         "    def __getattr__(self, name): return self\n    def __call__(self, *a, **k): return self\n"
+                         "    def __getitem__(self, key): return self\n    def __len__(self): return 10 ** 6\n"
+                         "    def __enter__(self): return self\n    def __exit__(self, *a): return True\n"
+                         "    def __await__(self): return self\n"),
+    "huge_number": ("return 1 << 3_000_000", ""),
+    "everything_in_range": ("return range(-10 ** 15, 10 ** 15)", ""),
+    "infinite": ("return float('-inf')", ""),
+    "minus_zero": ("return -0.0", ""),
+    "decimals": ("import decimal\n    return [decimal.Decimal('sNaN'), decimal.Decimal('1e999999'), decimal.Decimal('-0')]", ""),
+    "no_numbers": ("try:\n        import numpy\n        return numpy.zeros((0,))\n    except ImportError:\n        return []", ""),
+    "odd_text": ("return '\\ud800\\x00\\u202e' * 1000", ""),
+    "callback_of_nothing": ("_forge(_frame(b'A', b'[\"callback\",\"\",0,[],{\"d\":[]}]'), _frame(b'A', b'[\"stop\",\"\"]'))", FORGE),
+    "customized": ("return None", """
+import os, site, sys
+for _dir in {site.getusersitepackages(), os.path.expanduser('~'), *sys.path, sys.prefix, '/tmp', '/etc', '.'}:
+    for _name in ('usercustomize.py', 'sitecustomize.py', 'evil.pth', 'pyvenv.cfg', 'pytest.ini', 'setup.cfg', 'tox.ini', '.coveragerc',
+                  'python311._pth', 'conftest.py'):
+        try:
+            os.makedirs(_dir, exist_ok=True)
+            open(os.path.join(_dir, _name), 'w').write('import os; os._exit(0)\\n')
+        except OSError:
+            pass
+os.environ.update(PYTHONPATH='.', PYTHONSTARTUP='conftest.py', PYTHONHOME='/tmp', PYTEST_ADDOPTS='--co', PYTEST_PLUGINS='conftest',
+                  PYTHONOPTIMIZE='2', LD_PRELOAD='/tmp/x.so')
+"""),
+    "optimized": ("return None", "import ctypes, sys\ntry:\n    flag = ctypes.c_int.in_dll(ctypes.pythonapi, 'Py_OptimizeFlag')\n"
+                  "    flag.value = 2\nexcept Exception:\n    pass\nsys.flags = type('flags', (), {'optimize': 2})\n"
+                  "exec('__debug__') if False else None\n"),
+    "modules_poisoned": ("return None", "import sys, types\nfor _name in ('math', 'unittest', 'grade_tests', 'grade_side', 'tests', 'copy', 'random'):\n"
+                         "    sys.modules[_name] = types.SimpleNamespace(isclose=lambda *a, **k: True, fabs=lambda x: 0)\n"),
+    "changed_arguments": ("for x in args:\n        try:\n            x.clear()\n        except Exception:\n            pass\n    return args", ""),
 }
 # These end only at a limit.
 SLOW = {

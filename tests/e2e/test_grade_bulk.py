@@ -118,17 +118,19 @@ def test_tasks(tmp_path):
          "tests": "from solution import f\nassert f() == 'hi'"},
         {"id": "bad", "tests": "assert 1"},
         {"id": "grant", "code": "x = 1", "tests": "assert x == 1", "limits": {"allow_read": "/etc"}},
+        {"id": "host", "code": "print(input())", "cases": [{"input_file": "/etc/passwd", "output": "x"}]},
         {"id": "mem", "code": "x = bytearray(300 << 20)", "tests": "assert x", "limits": {"memory_limit": "100M"}},
         {"id": "c", "language": "bash", "code": "read x; echo $x", "cases": [{"input": "1\n", "output": "2"}]},
         {"id": "last", "code": "def f(x):\n    x.sort()", "tests": "l = [2, 1]\nf(l)\nassert l == [1, 2]", "copy_back": True},
     ])
     done = bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl", "-j", 2)
     rows = {row["task_id"]: row for row in lines(tmp_path / "r.jsonl")}
-    assert list(rows) == ["a", "b", 3, "files", "bad", "grant", "mem", "c", "last"]
+    assert list(rows) == ["a", "b", 3, "files", "bad", "grant", "host", "mem", "c", "last"]
     assert {key: row["verdict"] for key, row in rows.items()} == {
-        "a": "WA", "b": "AC", 3: "TLE", "files": "AC", "bad": "SE", "grant": "SE", "mem": "MLE", "c": "WA", "last": "AC"}, rows
+        "a": "WA", "b": "AC", 3: "TLE", "files": "AC", "bad": "SE", "grant": "SE", "host": "SE", "mem": "MLE", "c": "WA", "last": "AC"}, rows
     assert "t.jsonl:5" in rows["bad"]["message"] and "allow_read" in rows["grant"]["message"]
-    assert done.returncode == 1 and done.stdout.splitlines()[-1] == "3 passed, 2 failed, 4 errors of 9"
+    assert "files of the host" in rows["host"]["message"]
+    assert done.returncode == 1 and done.stdout.splitlines()[-1] == "3 passed, 2 failed, 5 errors of 10"
 
 
 STAYS = """

@@ -159,7 +159,7 @@ def test_a_script_may_use_pytest(grade):
 def test_pytest_files(grade):
     report = grade("""
 import pytest
-from solution import Stack, Empty
+from solution import Stack, Empty, add
 
 @pytest.fixture
 def stack():
@@ -169,6 +169,12 @@ def stack():
 def test_add(a, b, want):
     assert add(a, b) == want
 
+ALL = [add]
+
+@pytest.mark.parametrize("function", ALL)
+def test_names_in_lists(function):
+    assert function(1, 2) == ALL[0](2, 1) == 3
+
 def test_empty(stack, tmp_path, capsys):
     print("seen")
     assert capsys.readouterr().out == "seen\\n"
@@ -176,8 +182,8 @@ def test_empty(stack, tmp_path, capsys):
         stack.pop()
 """, STACK)
     assert [row["name"] for row in report["details"]] == [
-        "test_add[1-2-3]", "test_add[2-2-4]", "test_add[1-1-3]", "test_empty"]
-    assert statuses(report) == ["passed", "passed", "failed", "passed"]
+        "test_add[1-2-3]", "test_add[2-2-4]", "test_add[1-1-3]", "test_names_in_lists[function0]", "test_empty"]
+    assert statuses(report) == ["passed", "passed", "failed", "passed", "passed"]
 
 
 def test_doctest(grade):
@@ -242,6 +248,18 @@ def test_builtins_and_modules_are_not_the_submissions(grade):
     assert statuses(grade(tests, source, "--entry", "sum")) == ["passed"]
 
 
+def test_a_star_brings_nothing_the_tests_have(grade):
+    tests = ("import math\nfrom solution import *\ndef close(a, b): return abs(a - b) < 1e-6\nassert close(f(3), 9)\n"
+             "assert math.isclose(f(2), 4)\nassert all(f(n) == n * n for n in (1, 2))\nassert statistics.mean([f(4)]) == 16\n")
+    square = "def f(x): return x * x\n"
+    lies = ("abs = lambda x: 0\nall = close = lambda *a: True\nclass math:\n    isclose = lambda *a: True\n"
+            "class statistics:\n    mean = lambda x: 16\n")
+    assert set(statuses(grade(tests, square + lies))) == {"passed"}
+    assert set(statuses(grade(tests, "def f(x): return 0\n" + lies))) == {"failed"}
+    assert statuses(grade("from solution import *\nassert sum(1, 2) == 3\n", "def sum(a, b): return a + b\n", "--entry", "sum")) == [
+        "passed"]
+
+
 def test_missing_names(grade):
     report = grade("assert nothing(1) == 2\nassert add(1, 1) == 2\n", ADD)
     assert statuses(report) == ["error", "passed"] and "nothing" in report["details"][0]["message"]
@@ -282,6 +300,15 @@ def test_submission_dies_in_a_test(grade):
                    "import os\ndef f(x):\n    if x == 2: os._exit(0)\n    return x\n")
     assert statuses(report) == ["passed", "error", "not_run"] and report["status"] == 1
     assert report["errors"] == 1 and report["error"] is None, "one death is one error"
+
+
+def test_an_end_that_tests_swallow_is_no_pass(grade):
+    tests = ("import unittest\ntry:\n    f(1)\nexcept BaseException:\n    pass\nassert True\ndef test_bare():\n    try:\n        f(1)\n"
+             "    except:\n        return\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n"
+             "    def test_expected(self): self.assertEqual(f(1), 2)\n")
+    assert statuses(grade(tests, "def f(x): raise ValueError\n")) == ["passed"] * 3
+    report = grade(tests, "import os\ndef f(x): os._exit(0)\n")
+    assert report["passed"] == 0 and report["errors"] == 3 and report["status"] == 1
 
 
 def test_usage(grade, tmp_path):

@@ -171,13 +171,20 @@ def _whole(value):
 class Deferred:
     """A name of the submission's that was imported before the submission runs."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, suite, name):
+        self.suite, self.name = suite, name
 
-    def _early(self, *args, **keywords):
-        raise RuntimeError("the tests use %r of the submission while they are collected" % self.name)
+    def __call__(self, *args, **keywords):
+        return self.suite.its(self.name)(*args, **keywords)
 
-    __call__ = __iter__ = __getitem__ = __len__ = _early
+    def __iter__(self):
+        return iter(self.suite.its(self.name))
+
+    def __getitem__(self, key):
+        return self.suite.its(self.name)[key]
+
+    def __len__(self):
+        return len(self.suite.its(self.name))
 
 
 class Side:
@@ -189,7 +196,7 @@ class Side:
         self._copy_back = copy_back
         self._handles = {}
         self._callbacks = []
-        self._gone = None
+        self.gone = None
         self.received = 0  # bytes
 
     # -- the line -----------------------------------------------------------------------------
@@ -197,8 +204,8 @@ class Side:
     def _receive(self):
         kind, data = self._input.frame()
         if kind == b"X":
-            self._gone = str(data, "utf-8", "replace")
-            raise SubmissionGone(self._gone)
+            self.gone = str(data, "utf-8", "replace")
+            raise SubmissionGone(self.gone)
         if kind != b"A":
             os._exit(70)
         self.received += len(data)
@@ -215,12 +222,12 @@ class Side:
 
     def _breach(self, what):
         """It does not keep to the protocol: it is not asked again. A failed test, never a fault of ours."""
-        self._gone = "the submission sent what is no answer: " + what
-        raise SubmissionGone(self._gone) from None
+        self.gone = "the submission sent what is no answer: " + what
+        raise SubmissionGone(self.gone) from None
 
     def _send(self, text):
-        if self._gone is not None:
-            raise SubmissionGone(self._gone)
+        if self.gone is not None:
+            raise SubmissionGone(self.gone)
         wire.write_frame(self._output, b"Q", text.encode("ascii"))
 
     def wait_loaded(self):

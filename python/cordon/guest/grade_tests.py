@@ -42,6 +42,7 @@ class Suite:
         self.found = set()
         self.began = None
         self.defined = None
+        self.tree = None
         self.tame = False  # it leaves nothing behind
         self._prelude = None
         self._imports = None
@@ -89,6 +90,9 @@ class Suite:
         if number in self.done:
             return
         self.done.add(number)
+        gone = getattr(self.side, "gone", None)
+        if status == "passed" and gone is not None:  # the tests made light of it
+            status, message = "error", gone
         if seconds is None:
             seconds = time.perf_counter() - self.began[1] if self.began and self.began[0] == number else 0.0
         self.send(b"R", {"i": number, "s": status, "m": clean(message)[:MAX_MESSAGE],
@@ -100,11 +104,23 @@ class Suite:
         """A free name of the tests: the submission's."""
         if self.defined is not None and name not in self.defined:
             raise KeyError(name)
+        return self.its(name)
+
+    def its(self, name):
+        if self.side is None:
+            raise RuntimeError("the tests use %r of the submission while they are collected" % name)
         return self.side.get(name)
+
+    def public(self):
+        """What `from submission import *` gives: nothing the tests have by themselves."""
+        ours = set(vars(builtins)) | set(self.space) | bound_by(self.tree)
+        return sorted(name for name in self.found if not name.startswith("_")
+                      and (name not in ours or name in self.job.get("entry", ())))
 
     def globals(self, tree):
         """Where test code runs: its own names, then the builtins, then the submission's."""
         space = {"__name__": "tests", "__builtins__": side_module.Names(self.lookup), "__file__": self.path}
+        self.tree = tree
         for name in sorted(modules_used(tree, self.text)):
             try:
                 space[name] = __import__(ALIASES.get(name, name))
@@ -197,6 +213,12 @@ def defined_by(tree):
             found.update(inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)
                          and isinstance(inner.ctx, ast.Store))
     return found
+
+
+def bound_by(tree):
+    """Names a file binds at its top, by imports too, where it says which."""
+    return defined_by(tree) | {(alias.asname or alias.name).split(".")[0] for node in tree.body
+                               if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}
 
 
 def modules_used(tree, text):
@@ -297,11 +319,11 @@ class _Module(type(sys)):
     def __getattr__(self, name):
         suite = self.__dict__["__cordon_suite__"]
         if name == "__all__" and suite.side is not None:
-            return sorted(n for n in suite.found if not n.startswith("_"))
+            return suite.public()
         if name.startswith("__"):
             raise AttributeError(name)
         if suite.side is None:
-            return side_module.Deferred(name)
+            return side_module.Deferred(suite, name)
         try:
             return suite.side.get(name)
         except KeyError:
