@@ -1,5 +1,7 @@
 """Warm interpreters: the results of cold ones, behind the same walls, with nothing of an earlier guest."""
 
+import collections
+import concurrent.futures
 import importlib.util
 import json
 import os
@@ -275,3 +277,17 @@ def test_environ_is_the_guests_own(kept):
     assert "WORD=own" in shown and "PATH=/usr/local/bin:/usr/bin:/bin" in shown
     for foreign in ("ZYGOTE", "PYTHONPATH", "NUM_THREADS"):
         assert foreign not in shown
+
+
+@pytest.mark.skipif(os.environ.get("CORDON_TEST_FULL") != "1", reason="a thousand runs: make test-full")
+def test_an_interpreter_is_replaced_after_a_thousand_guests():
+    """All guests of one share its address layout: after a thousand there is another one, and nobody notices."""
+    where = "print(next(line for line in open('/proc/self/maps') if '/libc' in line).split('-')[0], %d * 7)"
+    with Sandbox(timeout=60) as sandbox:
+        warm(sandbox, "pass")
+        with concurrent.futures.ThreadPoolExecutor(3) as threads:
+            results = list(threads.map(lambda n: run(sandbox, where % n), range(1100)))
+        words = [result.stdout.split() for result in results]
+        assert [int(number) for _, number in words] == [n * 7 for n in range(1100)]
+    layouts = collections.Counter(layout for layout, _ in words)
+    assert 500 < layouts.most_common(1)[0][1] <= 1000, layouts.most_common(3)
