@@ -46,13 +46,15 @@ _JAVA = {
     "crashing": "int[] x = new int[1]; x[(int) (a + b) + 5] = 1; } }",
     "failing": "System.out.println(a + b); System.exit(3); } }",
     "flooding": 'String l = "0123456789".repeat(100); for (;;) System.out.println(l); } }',
+    "forking": 'for (int i = 0; i < 4000; i++) new ProcessBuilder("sleep", "100").start(); } }',
     "spaced": 'System.out.println(" " + (a + b)); } }',
     "broken": "return nothing; } }",
 }
 
 _GO_HEAD = """package main
-import ("fmt"; "os"; "time"; "strings")
+import ("fmt"; "os"; "os/exec"; "time"; "strings")
 var _ = os.Exit
+var _ = exec.Command
 var _ = time.Sleep
 var _ = strings.Repeat
 func main() { var a, b int; fmt.Scan(&a, &b)
@@ -67,6 +69,7 @@ _GO = {
     "crashing": "var p *int; fmt.Println(*p) }",
     "failing": "fmt.Println(a + b); os.Exit(3) }",
     "flooding": 'l := strings.Repeat("0123456789", 100); for { fmt.Println(l) } }',
+    "forking": 'for i := 0; i < 4000; i++ { if err := exec.Command("sleep", "100").Start(); err != nil { panic(err) } } }',
     "spaced": 'fmt.Printf(" %d\\n", a+b) }',
     "broken": "return nothing }",
 }
@@ -85,6 +88,7 @@ _RUST = {
     "crashing": "let x = vec![1]; println!(\"{}\", x[(a + b + 100) as usize]); }",
     "failing": 'println!("{}", a + b); std::process::exit(3); }',
     "flooding": 'let l = "0123456789".repeat((a - a + b - b + 100) as usize); loop { println!("{}", l); } }',
+    "forking": 'let _ = a + b; for _ in 0..4000 { std::process::Command::new("sleep").arg("100").spawn().unwrap(); } }',
     "spaced": 'println!(" {}", a + b); }',
     "broken": "let x: i64 = \"no\"; }",
 }
@@ -100,6 +104,7 @@ _JS = {
     "crashing": "null.x",
     "failing": "console.log(a + b); process.exitCode = 3",
     "flooding": "const l = '0123456789'.repeat(1000) + '\\n'; for (;;) require('fs').writeSync(1, l)",
+    "forking": "for (let i = 0; i < 500; i++) require('child_process').spawn('sleep', ['100'])",
     "spaced": "console.log(' ' + (a + b))",
 }
 
@@ -129,3 +134,21 @@ def sources():
     return found
 
 
+# Interactive: a number comes, its double is the answer; then they wait for more. FLUSH is there or not.
+TALKS = {
+    "c": ("#include <stdio.h>\nint main(void) { int s; if (scanf(\"%d\", &s) != 1) return 9; printf(\"%d\\n\", 2 * s); FLUSH;\n"
+          "return scanf(\"%d\", &s) == 1; }\n", "fflush(stdout)", "0"),
+    "c++": ("#include <iostream>\nint main() { std::ios::sync_with_stdio(false); std::cin.tie(nullptr); int s; std::cin >> s;\n"
+            "std::cout << 2 * s << \"\\n\"; FLUSH; std::cin >> s; }\n", "std::cout.flush()", "0"),
+    "java": ("import java.io.*;\npublic class Main { public static void main(String[] args) throws Exception {\n"
+             "BufferedReader r = new BufferedReader(new InputStreamReader(System.in)); PrintWriter w = new PrintWriter(System.out);\n"
+             "w.println(2 * Integer.parseInt(r.readLine().trim())); FLUSH; r.readLine(); w.close(); } }\n", "w.flush()", ""),
+    "go": ("package main\nimport (\"bufio\"; \"fmt\"; \"os\")\nfunc main() { w := bufio.NewWriter(os.Stdout); defer w.Flush(); var s int\n"
+           "fmt.Scan(&s); fmt.Fprintln(w, 2 * s); FLUSH; fmt.Scan(&s) }\n", "w.Flush()", ""),
+    "rust": ("use std::io::{BufRead, Write};\nfn main() { let mut w = std::io::BufWriter::new(std::io::stdout()); let mut t = String::new();\n"
+             "let i = std::io::stdin(); i.lock().read_line(&mut t).unwrap(); let s: i64 = t.trim().parse().unwrap();\n"
+             "writeln!(w, \"{}\", 2 * s).unwrap(); FLUSH; i.lock().read_line(&mut t).unwrap(); }\n", "w.flush().unwrap()", "()"),
+    "javascript": ("const r = require('readline').createInterface({input: process.stdin}); let out = '', first = true;\n"
+                   "const flush = () => { process.stdout.write(out); out = '' };\nr.on('line', l => { if (first) { first = false; "
+                   "out += 2 * l + '\\n'; FLUSH } }); r.on('close', flush)\n", "flush()", ""),
+}

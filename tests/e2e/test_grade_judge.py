@@ -91,6 +91,8 @@ def check_verdict(language, act, cases, shared):
     limits = ROOMY.get(language, LIMITS)
     if act in ("slow", "asleep") and limits is LIMITS:
         limits = ("--time-limit", "1s", *LIMITS[2:])  # nothing shorter would be accepted either
+    if act == "forking" and limits is not LIMITS:
+        limits = (*limits, "--processes", "100")
     how = ("--compare", "exact") if act == "spaced" else ()
     outcome = report(*limits, *how, "--cases", cases, "--stop-on-fail", path)
     expected = subs.VERDICTS[act]
@@ -402,6 +404,27 @@ def test_interactive(shared, name):
     path = write(shared, "a.py", source)
     outcome = report("--interactor", inter, "--time-limit", "1500ms" if verdict == "TLE" else "10s", "--max-output", "1M", "--cases", folder, path)
     assert verdicts(outcome) == [verdict] if verdict else outcome["verdict"] in ("OLE", "WA", "PE"), outcome
+
+
+DOUBLE = """
+import sys
+number = open(sys.argv[1]).read().strip()
+print(number, flush=True)
+sys.exit(0 if sys.stdin.readline().strip() == str(2 * int(number)) else 1)
+"""
+
+
+@pytest.mark.parametrize("language,flushes", [pytest.param(language, flushes, marks=[] if language == "c" else pytest.mark.slow)
+                                              for language in sorted(subs.TALKS) for flushes in (True, False)])
+def test_who_does_not_flush_is_not_heard(shared, language, flushes):
+    need_tool(language)
+    source, flush, nothing = subs.TALKS[language]
+    folder = shared / "c"
+    folder.mkdir()
+    (folder / "1.in").write_text("321\n")
+    path = write(shared, "Main." + subs.SUFFIX[language], source.replace("FLUSH", flush if flushes else nothing))
+    outcome = report(*ROOMY.get(language, LIMITS), "--interactor", write(shared, "interactor.py", DOUBLE), "--cases", folder, path)
+    assert verdicts(outcome) == ["AC" if flushes else "TLE"], outcome
 
 
 @pytest.mark.slow
