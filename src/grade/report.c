@@ -63,6 +63,18 @@ void report_utf8(unsigned c, struct buf *out)
     }
 }
 
+bool report_entity(unsigned c, struct buf *out)
+{
+    switch (c) {
+    case '&': buf_str(out, "&amp;"); return true;
+    case '<': buf_str(out, "&lt;"); return true;
+    case '>': buf_str(out, "&gt;"); return true;
+    case '"': buf_str(out, "&quot;"); return true;
+    case '\'': buf_str(out, "&#39;"); return true;
+    default: return false;
+    }
+}
+
 /* C0 and C1 controls, and the marks that turn the direction of what follows. */
 bool report_is_unprintable(unsigned c)
 {

@@ -25,6 +25,8 @@ void report_write(enum report_format format, const struct grade_outcome *outcome
  * part of UTF-8. *ret_len bytes were used. */
 unsigned report_char(const char *data, size_t len, size_t *ret_len);
 void report_utf8(unsigned c, struct buf *out);
+/* The characters markup is made of, as references; false: it is none, nothing was written. */
+bool report_entity(unsigned c, struct buf *out);
 bool report_is_unprintable(unsigned c);
 /* On one line, nothing a terminal obeys; at most max characters, "..." where cut. Returns the
  * characters written. */

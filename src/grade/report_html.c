@@ -42,17 +42,9 @@ static void html_text(const char *data, size_t len, struct buf *out)
     size_t used;
     for (size_t i = 0; i < len; i += used) {
         unsigned c = report_char(data + i, len - i, &used);
-        if (c == '&')
-            buf_str(out, "&amp;");
-        else if (c == '<')
-            buf_str(out, "&lt;");
-        else if (c == '>')
-            buf_str(out, "&gt;");
-        else if (c == '"')
-            buf_str(out, "&quot;");
-        else if (c == '\'')
-            buf_str(out, "&#39;");
-        else if (c < 0x20 && c != '\n' && c != '\t')
+        if (report_entity(c, out))
+            continue;
+        if (c < 0x20 && c != '\n' && c != '\t')
             report_utf8(0x2400 + c, out);
         else if (c == 0x7f)
             report_utf8(0x2421, out);

@@ -10,15 +10,9 @@ static void xml_text(const char *data, size_t len, bool attribute, struct buf *o
     size_t used;
     for (size_t i = 0; i < len; i += used) {
         unsigned c = report_char(data + i, len - i, &used);
-        if (c == '&')
-            buf_str(out, "&amp;");
-        else if (c == '<')
-            buf_str(out, "&lt;");
-        else if (c == '>')
-            buf_str(out, "&gt;");
-        else if (c == '"')
-            buf_str(out, "&quot;");
-        else if (c == '\r' || (attribute && (c == '\n' || c == '\t')))
+        if (report_entity(c, out))
+            continue;
+        if (c == '\r' || (attribute && (c == '\n' || c == '\t')))
             buf_printf(out, "&#%u;", c);
         else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0xfffe || c == 0xffff)
             report_utf8(0xfffd, out);
