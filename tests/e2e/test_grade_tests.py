@@ -142,6 +142,21 @@ def test_tests_that_cannot_be_named_before_are_not_dropped(grade, hidden):
     assert "does not show" in report["error"] and report["status"] == 1 and report["details"][0]["status"] == "passed"
 
 
+def test_tests_with_threads(grade):
+    report = grade("from concurrent.futures import ThreadPoolExecutor as Pool\nassert list(Pool(8).map(f, range(100))) == "
+                   "[n + 1 for n in range(100)]\nassert apply(lambda n: apply(f, n), 1) == 2\n",
+                   "def f(n): return n + 1\ndef apply(g, n): return g(n)\n")
+    assert statuses(report) == ["passed", "passed"], report
+
+
+def test_other_names_of_exceptions(grade):
+    tests = "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        with self.assertRaises(Wrong): f(1)\n"
+    assert statuses(grade(tests, "Wrong = ValueError\ndef f(x): raise Wrong\n")) == ["passed"]
+    assert statuses(grade(tests, "Wrong = ValueError\ndef f(x): raise KeyError\n")) == ["error"]
+    assert statuses(grade(tests, "Wrong = ValueError\ndef f(x): pass\n")) == ["failed"]
+    assert statuses(grade(tests, "class Wrong(ValueError): pass\ndef f(x): raise ValueError\n")) == ["error"]
+
+
 def test_coroutines(grade):
     report = grade("import asyncio\nasync def both():\n    return await asyncio.gather(f(1), f(2))\nassert asyncio.run(f(1)) == 2\n"
                    "assert asyncio.run(both()) == [2, 3]\nassert asyncio.run(f(1)) == 3\nassert asyncio.run(f('x'))\n",

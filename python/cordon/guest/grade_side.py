@@ -5,6 +5,7 @@ handle can be called, read, iterated, indexed and passed back, each of which is 
 It has no operators: `f(x) - 3`, `3 in f(x)` or `f(x) == 3` would hand the expected value over and
 believe the answer. `==` with a handle is identity.
 """
+import _thread
 import builtins
 import os
 import sys
@@ -196,6 +197,7 @@ class Side:
         self._copy_back = copy_back
         self._handles = {}
         self._callbacks = []
+        self._turn = _thread.RLock()  # tests may have threads; the submission answers one question after the other
         self.gone = None
         self.received = 0  # bytes
 
@@ -244,18 +246,18 @@ class Side:
             text = wire.encode([what, *values], self._other)
         except wire.WireError as e:
             raise TypeError("%s to the submission (in-process mode would allow it)" % e) from None
-        self._send(text)
-        while True:
+        with self._turn:
+            self._send(text)
             answer = self._receive()
-            if answer[0] == "callback" and len(answer) == 5:
+            while answer[0] == "callback" and len(answer) == 5:
                 self._call_back(*answer[2:])
-                continue
-            if answer[0] == "stop" and what == "next":
-                raise StopIteration
-            self._raise(answer)
-            if len(answer) == 2 and what != "get":
-                self._breach("an answer without a value")
-            return answer[2:] or (_MISSING,)
+                answer = self._receive()
+        if answer[0] == "stop" and what == "next":
+            raise StopIteration
+        self._raise(answer)
+        if len(answer) == 2 and what != "get":
+            self._breach("an answer without a value")
+        return answer[2:] or (_MISSING,)
 
     def call(self, number, args, keywords):
         answer = self._finish("call", (number, list(args), keywords))
@@ -287,6 +289,8 @@ class Side:
         if found is None:
             if "e" in flags:
                 name, _, base = name.partition("|")
+                if name == base and base in EXCEPTIONS:  # another name for one of Python's own
+                    return EXCEPTIONS[base]
                 bases = (SubmissionError,) + ((EXCEPTIONS[base],) if base in EXCEPTIONS else ())
                 found = type(name or "Exception", bases, {"_number": number, "__module__": "submission"})
             else:
