@@ -113,7 +113,7 @@ static int oci_ids(const struct plan *p, const struct plan_request *req, struct 
 #define GVISOR_MEMORY (UINT64_C(64) << 20)
 /* a runtime that was never loaded before, on a busy machine */
 #define OCI_SETUP_NS (UINT64_C(60) * 1000000000)
-#define GVISOR_TASKS(processes) ((processes)*8u + 1024u)
+#define GVISOR_TASKS(processes) ((processes)*16u + 1024u) /* 8 each at rest */
 
 static int oci_gvisor_limits(struct plan *p, struct plan_oci *o, struct cordon_err *err)
 {
@@ -148,8 +148,6 @@ static int oci_check(const struct plan *p, const struct plan_request *req, const
         what = "reuse";
     else if (gvisor && p->terminal)
         what = "a terminal";
-    else if (gvisor && p->host_network)
-        what = "the host's network";
     else if (gvisor && p->apparmor)
         what = "an AppArmor profile";
     if (!what)

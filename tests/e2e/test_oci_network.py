@@ -89,3 +89,18 @@ def test_own_loopback_and_servers(wall, net):
 
 def test_host_network_asks_twice(wall):
     assert run(*wall, "--network", "host", "--", "/bin/true", as_json=False).code == 64
+
+
+def test_host_network(wall, net):
+    """The host's own sockets, for two runs at once; without the word for it nothing of them."""
+    words = ["--network", "host", "--unsafe-host-network"]
+    first = net.start(*wall, *words, "--", "sh", "-c", "echo up; exec sleep 60")
+    try:
+        assert first.stdout.readline() == b"up\n"
+        got = fetch(net, wall, words, "http://203.0.113.10/")
+        assert "hello from web" in got.out and got.layers["net_ns"] == "off", got
+    finally:
+        first.kill()
+        first.communicate()
+    got = fetch(net, wall, [], "http://203.0.113.10/")
+    assert "failed" in got.out and got.layers["net_ns"] == "on", got

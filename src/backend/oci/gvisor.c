@@ -96,6 +96,10 @@ static _Noreturn void gvisor_fell(struct gvisor *g)
     gvisor_listen(g);
     if (atomic_load(&g->c->status->state) == NATIVE_SETUP)
         oci_runtime_failed(g->c);
+    /* its tasks are bounded for what the guest may have, many times over: the guest's burst came
+     * between two looks of pid 1 */
+    if (g->c->plan->limits.processes && oci_runtime_lacked_task())
+        g->c->status->inner.hit = NATIVE_HIT_PROCESSES;
     g->c->status->exited_ns = native_now_ns();
     _exit(1);
 }

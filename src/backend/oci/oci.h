@@ -80,10 +80,13 @@ struct oci_spaces {
 void oci_spaces_begin(struct native_child *c, struct oci_spaces *s);
 void oci_spaces_enter(struct native_child *c, struct oci_spaces *s);
 
-/* runtime.c, in the launcher or a copy of it; none returns */
+/* runtime.c, in the launcher or a copy of it; the first three do not return */
 _Noreturn void oci_runtime_exec(struct native_child *c);
 _Noreturn void oci_runtime_failed(struct native_child *c);
 _Noreturn void oci_runtime_reap(struct native_child *c, pid_t runtime);
+
+/* gVisor's kernel fell because the host refused it one more task. */
+bool oci_runtime_lacked_task(void);
 
 /* gvisor.c, in the launcher: the file of the report, and the watch over a runtime that stays */
 void oci_gvisor_prepare(struct native_child *c);

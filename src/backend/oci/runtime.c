@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,8 +14,9 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define RUNTIME_SAYS PLAN_OCI_PLACE "/says" /* what the runtime prints */
-#define RUNTIME_HIGH 64                     /* descriptors are put in order above this */
+#define RUNTIME_SAYS PLAN_OCI_PLACE "/says"   /* what the runtime prints */
+#define RUNTIME_PANIC PLAN_OCI_PLACE "/panic" /* last words of gVisor's kernel */
+#define RUNTIME_HIGH 64                       /* descriptors are put in order above this */
 
 bool oci_is_gvisor(const struct native_child *c)
 {
@@ -50,13 +52,31 @@ static int runtime_descriptors(struct native_child *c)
     return sys_close_range((unsigned)(OCI_FD_STATUS + n), ~0U) < 0 ? -1 : n;
 }
 
-/* Where no group bounds gVisor's own tasks: counted per user namespace, which is this run's. */
+/* Where no group bounds gVisor's own tasks: counted per user namespace, which is this run's. The
+ * caller's own limit may be tighter. */
 static void runtime_limit_tasks(struct native_child *c)
 {
     rlim_t n = c->plan->limits.processes;
-    struct rlimit limit = {n, n};
-    if (n && !c->plan->by_group.pids && setrlimit(RLIMIT_NPROC, &limit) < 0)
-        native_child_fail(c, "rlimit", errno, "setrlimit");
+    struct rlimit limit;
+    if (!n || c->plan->by_group.pids)
+        return;
+    if (getrlimit(RLIMIT_NPROC, &limit) == 0) {
+        limit.rlim_max = MIN(limit.rlim_max, n);
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NPROC, &limit) == 0)
+            return;
+    }
+    native_child_fail(c, "rlimit", errno, "setrlimit");
+}
+
+/* runsc reaches its sandbox by an abstract socket of this name, and of these there is one per
+ * network: in the host's it must not be that of another run. */
+static void runtime_name(const struct native_child *c, char *ret_name, size_t size)
+{
+    uint64_t own = 0;
+    snprintf(ret_name, size, "cordon");
+    if (c->plan->host_network && syscall(SYS_getrandom, &own, sizeof(own), 0) == sizeof(own))
+        snprintf(ret_name, size, "cordon-%016llx", (unsigned long long)own);
 }
 
 _Noreturn void oci_runtime_exec(struct native_child *c)
@@ -65,9 +85,10 @@ _Noreturn void oci_runtime_exec(struct native_child *c)
                                 "XDG_RUNTIME_DIR=" PLAN_OCI_PLACE, NULL};
     const struct plan *p = c->plan;
     static char state[] = PLAN_OCI_STATE, bundle[] = PLAN_OCI_BUNDLE, says[] = RUNTIME_SAYS;
+    static char panic[] = RUNTIME_PANIC;
     /* a way out is sockets of the host in the namespace of the gate, which is all they reach */
     static char none_net[] = "--network=none", own_net[] = "--network=host";
-    char *path = (char *)p->oci->path, keep[16];
+    char *path = (char *)p->oci->path, keep[16], name[32];
     sigset_t none;
     int r = 0;
     sigemptyset(&none);
@@ -86,8 +107,9 @@ _Noreturn void oci_runtime_exec(struct native_child *c)
     if (n < 0)
         native_child_fail(c, "descriptors", errno, "runtime");
     snprintf(keep, sizeof(keep), "%d", n);
-    char *const runc[] = {path, "--root",   state,  "run",    "--detach", "--preserve-fds",
-                          keep, "--bundle", bundle, "cordon", NULL};
+    runtime_name(c, name, sizeof(name));
+    char *const runc[] = {path, "--root",   state,  "run", "--detach", "--preserve-fds",
+                          keep, "--bundle", bundle, name,  NULL};
     char *const crun[] = {path,
                           "--root",
                           state,
@@ -98,20 +120,22 @@ _Noreturn void oci_runtime_exec(struct native_child *c)
                           keep,
                           "--bundle",
                           bundle,
-                          "cordon",
+                          name,
                           NULL};
     char *const runsc[] = {path,
                            "--root",
                            state,
                            "--log",
                            says,
+                           "--panic-log",
+                           panic,
                            "--rootless",
                            "--ignore-cgroups",
                            p->net || p->host_network ? own_net : none_net,
                            "run",
                            "--bundle",
                            bundle,
-                           "cordon",
+                           name,
                            NULL};
     char *const *const all[] = {
         [PLAN_RUNTIME_RUNC] = runc, [PLAN_RUNTIME_CRUN] = crun, [PLAN_RUNTIME_RUNSC] = runsc};
@@ -131,6 +155,18 @@ _Noreturn void oci_runtime_failed(struct native_child *c)
     char *line = strrchr(text, '\n');
     line = line ? line + 1 : text;
     native_child_fail(c, "runtime", 0, *line ? line : "the runtime failed without a word");
+}
+
+bool oci_runtime_lacked_task(void)
+{
+    static char text[8192];
+    int fd = open(RUNTIME_PANIC, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return strstr(text, "failed to create new OS thread") ||
+           strstr(text, "resource temporarily unavailable");
 }
 
 /* Reaps until the container's init is gone: it is the only child that is left then. */
