@@ -15,6 +15,16 @@
 
 #define BACKEND_DENIALS_MAX 64
 
+#define BACKEND_REFUSED_MAX 32
+
+/* A destination that packet rules of a container refused. */
+struct backend_refused {
+    uint8_t addr[16]; /* IPv4 in the first four bytes */
+    bool is_v4;
+    uint16_t port; /* 0: none */
+    uint32_t count;
+};
+
 struct backend_denial {
     int nr; /* system call number; -1: any number past the table */
     uint32_t count;
@@ -49,7 +59,11 @@ struct backend_outcome {
     struct backend_denial denials[BACKEND_DENIALS_MAX];
     size_t n_denials;
     bool denials_unobserved;
-    char cgroup[64]; /* for the enforcement report; "none" without */
+    struct backend_refused refused[BACKEND_REFUSED_MAX];
+    size_t n_refused;
+    uint64_t refused_more;   /* to others than those */
+    bool refused_unobserved; /* the rules of a container refuse without a word */
+    char cgroup[64];         /* for the enforcement report; "none" without */
     int cwd_fd; /* the working directory, if the plan wants it back, else -1; the taker closes it */
     bool time_hit, cpu_time_hit;    /* the backend itself ended the guest at that limit */
     bool memory_hit, processes_hit; /* the same where no group holds these */

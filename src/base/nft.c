@@ -147,6 +147,28 @@ void nft_is_protocol(struct nft *n, uint8_t protocol)
     nft_compare(n, NFT_CMP_EQ, &protocol, sizeof(protocol));
 }
 
+void nft_has_extension(struct nft *n, uint8_t kind)
+{
+    const uint8_t yes = 1;
+    struct nft_expr e = nft_expr_begin(n, "exthdr");
+    nft_u32(n, NFTA_EXTHDR_DREG, NFT_REG_1);
+    nft_attr(n, NFTA_EXTHDR_TYPE, &kind, sizeof(kind));
+    nft_u32(n, NFTA_EXTHDR_OFFSET, 0);
+    nft_u32(n, NFTA_EXTHDR_LEN, sizeof(yes));
+    nft_u32(n, NFTA_EXTHDR_FLAGS, NFT_EXTHDR_F_PRESENT);
+    nft_u32(n, NFTA_EXTHDR_OP, NFT_EXTHDR_OP_IPV6);
+    nft_expr_end(n, e);
+    nft_compare(n, NFT_CMP_EQ, &yes, sizeof(yes));
+}
+
+void nft_log(struct nft *n, uint16_t group)
+{
+    uint16_t net_group = htons(group);
+    struct nft_expr e = nft_expr_begin(n, "log");
+    nft_attr(n, NFTA_LOG_GROUP, &net_group, sizeof(net_group));
+    nft_expr_end(n, e);
+}
+
 void nft_is_foreign(struct nft *n)
 {
     const uint32_t local = RTN_LOCAL;

@@ -35,8 +35,13 @@ void nft_load_payload(struct nft *n, uint32_t base, uint32_t offset, uint32_t le
 void nft_mask(struct nft *n, const void *mask, size_t len);
 void nft_compare(struct nft *n, uint32_t op, const void *data, size_t len);
 void nft_is_protocol(struct nft *n, uint8_t protocol);
+/* Has an extension header of this kind (IPv6). */
+void nft_has_extension(struct nft *n, uint8_t kind);
 /* Its destination is none of the addresses that are ours. */
 void nft_is_foreign(struct nft *n);
+
+/* Hands the packet's head to the listener of this group (nfnetlink_log); then the rule goes on. */
+void nft_log(struct nft *n, uint16_t group);
 
 /* Ends of a rule. */
 void nft_accept(struct nft *n);

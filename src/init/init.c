@@ -211,6 +211,8 @@ static _Noreturn void init_end(struct init *in, enum init_kind kind)
     if (in->report.peak_memory_bytes == 0)
         in->report.peak_memory_bytes = (uint64_t)used.ru_maxrss * 1024;
     init_note_denials(in);
+    denied_read(&in->report);
+    in->report.refused_unobserved = in->order->n_blocked > 0 && !denied_is_heard();
     if (in->cwd_fd >= 0)
         guard_as_guest(in, true); /* whatever it locked up, it may open again */
     init_report(in, in->order->end_secret);
@@ -291,6 +293,7 @@ static _Noreturn void init_watch(struct init *in)
         int listener = in->shared->listener;
         in->observed |= listener >= 0;
         usage_look();
+        denied_read(&in->report);
         if (init_reap(in)) {
             int error = in->shared->error;
             if (error && !str_eq(in->shared->stage, "exec"))
@@ -326,6 +329,7 @@ int main(void)
         memset(&in, 0, sizeof(in));
         order_take(&in);
         guard_raise(&in);
+        denied_forget(); /* other commands' */
     }
     in.shared =
         mmap(NULL, sizeof(*in.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

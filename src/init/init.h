@@ -10,10 +10,11 @@
 #include <linux/filter.h>
 #include <stdint.h>
 
-#define INIT_MAGIC "cordon-init-2"
+#define INIT_MAGIC "cordon-init-3"
 #define INIT_SECRET 16
 #define INIT_ORDER_MAX (UINT32_C(512) << 20)
 #define INIT_DENIALS 64
+#define INIT_REFUSED 32      /* destinations */
 #define INIT_END_SIGNAL 64   /* from outside: end everything and report */
 #define INIT_CLEAR_SIGNAL 63 /* from outside, to one that holds: end everything else */
 #define INIT_STAGE_FOREIGN "foreign files"
@@ -87,6 +88,13 @@ struct init_denial {
     uint32_t count;
 };
 
+/* Packets that the rules refused. */
+struct init_refused {
+    uint8_t addr[16]; /* IPv4 in the first four bytes */
+    uint16_t is_v4, port;
+    uint32_t count;
+};
+
 struct init_report {
     uint32_t kind;
     int32_t wstatus, error;
@@ -100,6 +108,9 @@ struct init_report {
     uint32_t denials_unobserved;
     uint32_t n_denials;
     struct init_denial denials[INIT_DENIALS];
+    uint32_t refused_unobserved; /* by rules that nobody could be told about */
+    uint32_t n_refused, refused_more;
+    struct init_refused refused[INIT_REFUSED];
     char stage[32];
 };
 

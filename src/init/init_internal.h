@@ -62,6 +62,14 @@ void guard_as_guest(struct init *in, bool guest);
 /* The guest exists: pid 1 keeps what it takes to end it, and to read its files as the guest. */
 void guard_settle(struct init *in);
 
+/* denied.c: what the packet rules refuse, told to group INIT_DENIED_GROUP. */
+#define INIT_DENIED_GROUP 1
+bool denied_listen(void); /* needs the right to make rules; false: nobody will tell */
+bool denied_is_heard(void);
+void denied_read(struct init_report *report); /* adds what there is by now */
+void denied_forget(void);
+void denied_deafen(void);
+
 /* send.c: the files of a folder on standard error. */
 void send_files(int dir_fd);
 /* init.c */

@@ -49,9 +49,12 @@ void look_tree(struct look *ret_look)
 {
     struct look l = {0};
     struct rusage gone;
+    char own[16];
     DIR *proc = opendir("/proc");
+    snprintf(own, sizeof(own), "%d", (int)getpid());
     for (struct dirent *e = proc ? readdir(proc) : NULL; e; e = readdir(proc))
-        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && !str_eq(e->d_name, "1"))
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && !str_eq(e->d_name, "1") &&
+            !str_eq(e->d_name, own))
             look_process(e->d_name, &l);
     if (proc)
         closedir(proc);

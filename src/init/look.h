@@ -8,10 +8,11 @@
 
 struct look {
     uint64_t memory_bytes, cpu_ns;
-    unsigned tasks; /* pid 1 not counted */
+    unsigned tasks; /* of the guest */
 };
 
-/* Sums over every process of the container but ourselves. */
+/* Sums over every process of the container but ourselves and pid 1, which may be another of ours.
+ */
 void look_tree(struct look *ret_look);
 
 /* Memory and tasks as a kernel counts them that is wholly the container's own, in one call. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/util.h"
 
@@ -142,7 +143,7 @@ void usage_fill(struct init_report *report)
     report->processes_peak = usage_number(PIDS_PEAK, NULL);
     if (report->processes_peak <= usage_pids_base)
         report->processes_peak = usage_pids_seen;
-    if (report->processes_peak > 0)
-        report->processes_peak--; /* ourselves */
+    /* ourselves, and where a container is kept the one that keeps it */
+    report->processes_peak -= MIN(report->processes_peak, getpid() == 1 ? 1u : 2u);
     report->throttled_ns = usage_throttled() - usage_throttled_base;
 }

@@ -1,4 +1,5 @@
 /* The result as JSON: every key of SPEC section 6, in its order. Pure. */
+#include <arpa/inet.h>
 #include <signal.h>
 #include <string.h>
 
@@ -53,6 +54,20 @@ static void json_denial(struct jsonw *j, const char *kind, const char *target, c
     jsonw_close(j, '}');
 }
 
+static void json_refused(struct jsonw *j, const struct backend_outcome *o)
+{
+    for (size_t i = 0; i < o->n_refused; i++) {
+        const struct backend_refused *to = &o->refused[i];
+        struct netwire_record where = {.port = to->port};
+        char target[320];
+        inet_ntop(to->is_v4 ? AF_INET : AF_INET6, to->addr, where.address, sizeof(where.address));
+        netlog_target(&where, target, sizeof(target));
+        json_denial(j, "network", target, "block_internal", to->count);
+    }
+    if (o->refused_more)
+        json_denial(j, "network", "other", "block_internal", o->refused_more);
+}
+
 static void json_denials(struct jsonw *j, const struct result *r)
 {
     const struct backend_outcome *o = r->outcome;
@@ -62,6 +77,8 @@ static void json_denials(struct jsonw *j, const struct result *r)
         const char *name = o->denials[i].nr >= 0 ? seccomp_call_name(o->denials[i].nr) : NULL;
         json_denial(j, "syscall", name ? name : "unknown", "default", o->denials[i].count);
     }
+    if (o)
+        json_refused(j, o);
     for (size_t i = 0; log && i < log->n_denials; i++)
         json_denial(j, "network", log->denials[i].target, log->denials[i].rule,
                     log->denials[i].count);
@@ -132,8 +149,9 @@ static void json_container(struct jsonw *j, const struct result *r)
         jsonw_str(j, "runtime", p->container.runtime);
     jsonw_str(j, "network",
               p->container.network != NETWORK_BRIDGE ? "none"
-              : o->internal_blocked                  ? "bridge, internal addresses blocked"
-                                                     : "bridge, internal addresses not blocked");
+              : !o->internal_blocked                 ? "bridge, internal addresses not blocked"
+              : o->refused_unobserved ? "bridge, internal addresses blocked, refusals not recorded"
+                                      : "bridge, internal addresses blocked");
     if (o->reused)
         jsonw_str(j, "reuse",
                   "one container for many commands: weaker, they see each other's traces");

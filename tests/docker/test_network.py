@@ -110,6 +110,65 @@ def test_no_way_around(run, world):
     assert result.out == "end\n", result
 
 
+ROUTED = """
+import socket, sys
+inside, outside = (socket.inet_pton(10, host) for host in sys.argv[1:])
+head = bytes([0, 4, 4, 1, 1, 0, 0, 0]) + inside + outside  # by way of outside to inside (RFC 8754)
+u = socket.socket(10, 2)
+u.setsockopt(41, 57, head)  # IPV6_RTHDR
+try:
+    u.sendto(b"x", (sys.argv[2], 9))
+    print("sent")
+except OSError as e:
+    print("no", e.errno)
+socket.socket(10, 2).sendto(b"x", (sys.argv[2], 9))
+print("plain")
+"""
+
+
+def test_no_routing_header(run):
+    words = ["--", "python3", "-c", ROUTED, INSIDE[3], OUTSIDE6]
+    assert run("--network", "bridge", *words).out == "no 1\nplain\n"
+    assert run("--network", "bridge", "--block-internal=false", *words).out == "sent\nplain\n"
+
+
+def test_refusals_are_recorded(run, world):
+    found, result = _dial(run, world, [OUTSIDE, INSIDE[0], INSIDE[0], INSIDE[3]], "--network", "bridge")
+    assert found[OUTSIDE] == "hello"
+    told = {d["target"]: d for d in result.result["denials"] if d["kind"] == "network"}
+    assert set(told) == {f"{INSIDE[0]}:{world}", f"[{INSIDE[3]}]:{world}"}, told
+    assert told[f"{INSIDE[0]}:{world}"]["count"] >= 2 and told[f"[{INSIDE[3]}]:{world}"]["rule"] == "block_internal"
+    _, result = _dial(run, world, [OUTSIDE, INSIDE[0]], "--network", "bridge", "--block-internal=false")
+    assert not [d for d in result.result["denials"] if d["kind"] == "network"]
+
+
+def test_a_flood_of_refusals(run):
+    """Thousands of destinations, and more packets than anybody reads: the run is as it was."""
+    result = run("--network", "bridge", "--", "python3", "-c", """
+import socket
+u = socket.socket(2, 2)
+for i in range(60000):
+    try: u.sendto(b"x", (f"10.{i % 200}.{i // 200 % 200}.7", 1 + i % 60000))
+    except OSError: pass
+print("done")
+""")
+    assert result.verdict == "ok" and result.out == "done\n", result
+    told = [d for d in result.result["denials"] if d["kind"] == "network"]
+    assert len(told) == 33 and told[-1]["target"] == "other", told
+
+
+def test_kept_containers_tell_their_own(engine, world):
+    with Sandbox(timeout=20, backend="docker", reuse=True, network="bridge") as sandbox:
+        end = time.monotonic() + 40
+        dial = lambda host: sandbox.run_command(["python3", "-c", DIAL, world, host])
+        while "reuse" not in (run := dial(INSIDE[0])).enforcement["layers"]:
+            assert time.monotonic() < end, "no container was kept"
+            time.sleep(0.1)
+        assert [d["target"] for d in run.denials if d["kind"] == "network"] == [f"{INSIDE[0]}:{world}"]
+        assert [d for d in dial(OUTSIDE).denials if d["kind"] == "network"] == []
+    engine.wait_for(0)
+
+
 def test_own_addresses(run):
     """Loopback and the container's own address stay the guest's."""
     result = run("--network", "bridge", "--", "python3", "-c", """

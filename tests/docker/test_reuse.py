@@ -54,6 +54,8 @@ def test_limits(warm):
     run = _sh(warm, "for i in $(seq 30); do sleep 5 & done 2>/dev/null; wait")
     assert run.verdict == "process_limit"
     assert _sh(warm, "echo alive").stdout == "alive\n"
+    run = _sh(warm, "for i in $(seq 19); do sleep 1 & done; wait")
+    assert run.verdict == "ok" and run.processes_peak == 20, (run.verdict, run.processes_peak)
 
 
 def test_busy_and_other_requests_have_their_own(warm):

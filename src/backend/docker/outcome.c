@@ -40,6 +40,15 @@ static void outcome_usage(struct backend_outcome *o, const struct init_report *r
     o->denials_unobserved = r->denials_unobserved != 0;
     for (uint32_t i = 0; i < MIN(r->n_denials, BACKEND_DENIALS_MAX); i++)
         o->denials[o->n_denials++] = (struct backend_denial){r->denials[i].nr, r->denials[i].count};
+    o->refused_unobserved = r->refused_unobserved != 0;
+    o->refused_more = r->refused_more;
+    for (uint32_t i = 0; i < MIN(r->n_refused, BACKEND_REFUSED_MAX); i++) {
+        const struct init_refused *from = &r->refused[i];
+        struct backend_refused *to = &o->refused[o->n_refused++];
+        *to = (struct backend_refused){
+            .is_v4 = from->is_v4 != 0, .port = from->port, .count = from->count};
+        memcpy(to->addr, from->addr, sizeof(to->addr));
+    }
 }
 
 /* What pid 1 saw of the container's groups before the guest began. */
