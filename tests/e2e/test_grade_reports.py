@@ -68,6 +68,18 @@ def test_junit(outcome):
     assert not list(cases[1].find("system-out")), "no element came out of a submission's output"
 
 
+def test_a_suite_that_failed_is_seen_by_readers_of_rows(shared):
+    """Every test passed, and what stands between them did not."""
+    (shared / "t.py").write_text("assert f() == 1\nfor n in (1, 2):\n    assert f() == n, '<&>'\n")
+    (shared / "s.py").write_text("def f(): return 1\n")
+    done = cordon("grade", "--junit", shared / "j.xml", "--report", "tap", "--tests", shared / "t.py", shared / "s.py")
+    suite = ET.parse(shared / "j.xml").getroot().find("testsuite")
+    rows = {case.get("name"): [child.tag for child in case] for case in suite.findall("testcase")}
+    assert done.returncode == 1 and rows == {"line 1: assert f() == 1": [], "the suite": ["error"]}
+    assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("2", "1", "0")
+    assert "Bail out! line 2 of the tests failed" in done.stdout
+
+
 def test_tap(outcome):
     text = report(outcome, "tap").decode("utf-8")
     top = [line for line in text.split("\n") if line and not line.startswith("  ")]

@@ -210,6 +210,8 @@ def test_doctest(grade):
 def test_check_functions_are_tests_where_nothing_else_is(grade):
     report = grade("def check(f):\n    assert f(1, 2) == 3\ncheck(add)\n", ADD)
     assert statuses(report) == ["passed"] and report["details"][0]["name"] == "line 3: check(add)"
+    report = grade("for n in (1, 2):\n    assert add(n, n) == 2\nwith open('/dev/null'):\n    assert add(1, 1) == 2\n", ADD)
+    assert statuses(report) == ["failed", "passed"] and report["details"][0]["name"].startswith("line 1: for n in (1, 2): assert")
     report = grade("x = 1\n", ADD)
     assert report["errors"] == 1 and "no tests were found" in report["error"] and report["status"] == 1
 

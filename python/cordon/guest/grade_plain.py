@@ -19,7 +19,7 @@ class _Item:
 
 def find(tree, text):
     """Every top-level assert; test functions; methods of TestCase classes; without any of them, calls of
-    functions that assert."""
+    functions that assert, and loops and blocks that do."""
     source = grade_words.Source(text)
     items = []
     classes = {name: (True, frozenset()) for name in _case_names(tree)}
@@ -38,7 +38,9 @@ def find(tree, text):
               and any(isinstance(inner, ast.Assert) for inner in ast.walk(node))}
     for node in tree.body:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) \
-                and isinstance(node.value.func, ast.Name) and node.value.func.id in checks:
+                and isinstance(node.value.func, ast.Name) and node.value.func.id in checks \
+                or isinstance(node, (ast.For, ast.While, ast.With, ast.Try)) \
+                and any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
             items.append(_Item("assert", _label(node, source), node))
     return items
 
