@@ -187,7 +187,7 @@ void grade_cli_progress(struct grade_cli *c, size_t done, size_t total, const ch
         return;
     buf_str(&line, "\r\033[K");
     if (name) {
-        buf_printf(&line, "[%zu/%zu] ", done, total);
+        buf_printf(&line, total ? "[%zu/%zu] " : "[%zu] ", done, total);
         report_plain(name, strlen(name), 50, &line);
     }
     (void)cli_write(STDERR_FILENO, line.data, line.len);

@@ -14,6 +14,7 @@
 extern char **environ;
 
 struct tests_cli {
+    struct grade_cli *cli;
     struct tests_desk desk;
     struct tests_run run;
     struct tests_task task;
@@ -25,6 +26,13 @@ struct tests_cli {
 static void tests_cli_on_done(struct tests_run *r)
 {
     ((struct tests_cli *)r->data)->done = true;
+}
+
+static void tests_cli_on_begin(struct tests_run *r)
+{
+    const struct grade_outcome *o = r->outcome;
+    grade_cli_progress(((struct tests_cli *)r->data)->cli, r->n_results + 1, o->n_tests,
+                       o->tests[r->running].name);
 }
 
 static void tests_cli_cancel(struct grade_cli *c)
@@ -90,7 +98,8 @@ static int tests_cli_load(struct tests_cli *t, struct grade_cli *c, struct cordo
 int grade_cli_tests(struct grade_cli *c, struct grade_outcome *ret_outcome, struct cordon_err *err)
 {
     struct tests_cli t = {
-        .run = {.on_done = tests_cli_on_done},
+        .cli = c,
+        .run = {.on_done = tests_cli_on_done, .on_begin = tests_cli_on_begin},
         .desk.place = {.loop = &c->loop, .host = &c->host, .policy = c->policy, .vars = environ}};
     t.run.data = &t;
     if (tests_cli_load(&t, c, err) < 0 ||
@@ -107,6 +116,7 @@ int grade_cli_tests(struct grade_cli *c, struct grade_outcome *ret_outcome, stru
             r = err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "event loop");
     c->on_cancel = NULL;
     c->data = NULL;
+    grade_cli_progress(c, 0, 0, NULL);
     if (r == 0 && t.run.err.code) {
         *err = t.run.err;
         r = -1;

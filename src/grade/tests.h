@@ -80,6 +80,7 @@ struct tests_run {
     int timer_fd;
     struct loop_watch timer;
     void (*on_done)(struct tests_run *r);
+    void (*on_begin)(struct tests_run *r); /* a test begins: running; may be NULL */
     void *data;
 };
 

@@ -58,6 +58,8 @@ bool tests_read_begin(struct tests_run *r, const char *data, size_t len)
     bool fine = root && jsonr_uint64(root, &number) && number < r->outcome->n_tests;
     if (fine)
         r->running = (size_t)number;
+    if (fine && r->on_begin)
+        r->on_begin(r);
     arena_done(&arena);
     return fine;
 }

@@ -482,13 +482,11 @@ def test_cases_run_at_once(shared):
     assert time.monotonic() - begin < 6
 
 
-def test_progress_on_a_terminal_only(cases, shared):
-    path = write(shared, "a.py", SOURCES["python", "right"])
-    quiet = grade("--cases", cases, path)
-    assert quiet.returncode == 0 and quiet.stderr == "" and "2 passed, 0 failed, 0 errors of 2" in quiet.stdout
+def on_a_terminal(*words):
+    """What `cordon grade` shows on a standard error that is a terminal."""
     master, slave = pty.openpty()
-    done = subprocess.run([CORDON, "grade", "--cases", cases, path], stdout=subprocess.PIPE, stderr=slave,
-                          stdin=subprocess.DEVNULL, env=host_env(ENV), timeout=60)
+    done = subprocess.run([CORDON, "grade", *words], stdout=subprocess.PIPE, stderr=slave, stdin=subprocess.DEVNULL,
+                          env=host_env(ENV), timeout=60)
     os.close(slave)
     shown = b""
     while select.select([master], [], [], 0.2)[0]:
@@ -497,7 +495,19 @@ def test_progress_on_a_terminal_only(cases, shared):
         except OSError:
             break
     os.close(master)
-    assert done.returncode == 0 and b"[2/2]" in shown
+    assert done.returncode == 0 and shown.endswith(b"\r\x1b[K"), (done, shown)
+    return shown
+
+
+def test_progress_on_a_terminal_only(cases, shared):
+    path = write(shared, "a.py", SOURCES["python", "right"])
+    quiet = grade("--cases", cases, path)
+    assert quiet.returncode == 0 and quiet.stderr == "" and "2 passed, 0 failed, 0 errors of 2" in quiet.stdout
+    assert b"[2/2]" in on_a_terminal("--cases", cases, path)
+    tests = write(shared, "t.py", "assert f() == 1\ndef test_f(): assert f() == 1\n")
+    assert b"[2/2] test_f" in on_a_terminal("--tests", tests, write(shared, "s.py", "def f(): return 1\n"))
+    task = {"id": "the-task", "code": "def f(): return 1", "tests": "assert f() == 1"}
+    assert b"[1] the-task" in on_a_terminal("--jsonl", write(shared, "t.jsonl", json.dumps(task)))
 
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
