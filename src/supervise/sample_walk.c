@@ -192,7 +192,8 @@ static int set_add(struct walk_set *set, const struct walk_process *process)
     return 0;
 }
 
-/* A process whose first thread has ended shows no memory there, which must not hide it. */
+/* A process whose first thread has ended shows no memory there, which must not hide it. (Its state
+ * tells that only a moment later than its memory goes.) */
 static void find_memory(const struct walk *walk, struct walk_process *process)
 {
     struct sample_stat st;
@@ -211,6 +212,7 @@ static void find_memory(const struct walk *walk, struct walk_process *process)
         if (tid > 0 && tid != process->pid && walk_read_stat(walk, tid, &st) == 0 && st.rss_pages) {
             process->memory_pid = tid;
             process->stat.rss_pages = st.rss_pages;
+            process->stat.address_bytes = st.address_bytes;
             break;
         }
     }
@@ -229,7 +231,7 @@ static int visit(const struct walk *walk, struct walk_set *set, pid_t pid, bool 
     }
     if (walk_read_stat(walk, pid, &process.stat) < 0)
         return 0;
-    if (process.stat.state == 'Z' && process.stat.threads > 1)
+    if (!process.stat.rss_pages && process.stat.threads > 1)
         find_memory(walk, &process);
     return set_add(set, &process) < 0 ? -1 : 1;
 }

@@ -358,6 +358,36 @@ static void ended_first_thread_hides_nothing(void **state)
     fell(&tree);
 }
 
+/* 8 GiB of addresses, a page read every 2 MiB: 16 MiB of page tables and nothing else. */
+static void body_tables(int ready, int wait_fd)
+{
+    static int go;
+    go = wait_fd;
+    if (fork() == 0) {
+        pthread_t thread;
+        size_t size = (size_t)8192 * MIB;
+        volatile char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        madvise((void *)(uintptr_t)p, size, MADV_NOHUGEPAGE);
+        for (size_t i = 0; i < size; i += 2 * MIB)
+            (void)p[i];
+        pthread_create(&thread, NULL, park, &go);
+        say_ready(ready);
+        pthread_exit(NULL);
+    }
+    wait_for_end(go);
+}
+
+static void ended_first_thread_hides_no_tables(void **state)
+{
+    (void)state;
+    struct tree tree = plant(body_tables);
+    usleep(20000);
+    struct sample s = look(&tree, 64 * MIB);
+    assert_true(s.memory_bytes >= 16 * MIB && s.memory_bytes < 24 * MIB);
+    fell(&tree);
+}
+
 static void body_shared(int ready, int go)
 {
     if (fork() == 0) {
@@ -713,6 +743,7 @@ int main(void)
         cmocka_unit_test(duty_does_not_save_up),
         cmocka_unit_test(finds_the_whole_tree),
         cmocka_unit_test(ended_first_thread_hides_nothing),
+        cmocka_unit_test(ended_first_thread_hides_no_tables),
         cmocka_unit_test(shared_pages_count_once),
         cmocka_unit_test(vfork_counts_once),
         cmocka_unit_test(cpu_of_the_dead),
