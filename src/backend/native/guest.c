@@ -109,10 +109,12 @@ static void guest_limits(struct native_child *c)
     guest_limits_of(c, 0);
 }
 
-/* So many of the cores we have ourselves; which ones is left to chance, so that guests spread. */
+/* So many of the cores we have ourselves, and first of all the one we run on: the kernel placed us
+ * on the idlest at our birth, a moment ago. Another process (one that was born long before) gets
+ * its share by chance. */
 void native_fence_cores_of(struct native_child *c, pid_t pid)
 {
-    unsigned cores = c->plan->cores;
+    unsigned cores = c->plan->cores, first = 0;
     cpu_set_t have, mine;
     if (!cores)
         return;
@@ -122,15 +124,12 @@ void native_fence_cores_of(struct native_child *c, pid_t pid)
     unsigned n = (unsigned)CPU_COUNT(&have);
     if (n <= cores)
         return;
+    if (pid != 0 || raw_call(SYS_getcpu, &first, NULL, NULL) < 0)
+        first = (unsigned)(native_now_ns() / 1000 % n);
     CPU_ZERO(&mine);
-    unsigned skip = (unsigned)(native_now_ns() / 1000 % n);
-    for (int cpu = 0; cores > 0; cpu = (cpu + 1) % CPU_SETSIZE) {
+    for (unsigned cpu = first % CPU_SETSIZE; cores > 0; cpu = (cpu + 1) % CPU_SETSIZE) {
         if (!CPU_ISSET(cpu, &have))
             continue;
-        if (skip > 0) {
-            skip--;
-            continue;
-        }
         CPU_SET(cpu, &mine);
         cores--;
     }
