@@ -2,18 +2,21 @@
 limit, and a neighbour that runs beside it takes at most 1.5 times as long as alone.
 
 The neighbour's time is taken alone and beside the hostile guest in turn, and the best of each counts: what else goes on
-on a busy machine spoils some of the rounds, a guest that really takes what is not its own spoils all. Where others were
-seen to use the processors while the neighbour ran alone, three programs share what two had: then the processor time
-that the neighbour's work took is compared in place of the clock's."""
+on a busy machine spoils some of the rounds, a guest that really takes what is not its own spoils all. As root all of it
+runs in a processor group of the largest weight, so that others of the machine hardly count, and the clock decides. Where
+there is none and others were seen to use the processors while the neighbour ran alone, three programs share what two
+had: then the processor time that the neighbour's work took is compared in place of the clock's."""
 
 import os
+import pathlib
+import shutil
 import subprocess
 import threading
 import time
 
 import pytest
 
-from cordon_run import GUESTS, LATE_MS, guest, guest_path, host_env, command, run
+from cordon_run import GUESTS, LATE_MS, PATIENCE, guest_path, host_env, command, run
 
 MIB = 1 << 20
 WALL_MS = 1500
@@ -26,6 +29,8 @@ BUSY = 0.25  # cores that others used
 TIME, MEMORY, OK = {"time_limit"}, {"memory_limit"}, {"ok"}
 FULL_DISK = {"disk_limit", "nonzero_exit"}
 REFUSED = {"nonzero_exit"}  # without a group that counts it, the kernel's objects are not given at all
+BOMB = ("exec 2>/dev/null; { echo '#define A(x) x x x x x x x x x x'; echo 'int a[] = {A(A(A(A(A(A(A(A(A(1,)))))))))};'; }"
+        " | gcc -x c -c -o /tmp/x.o -")
 LINES = [
     ("D1", ["fork_bomb", "plain"], TIME | {"process_limit"}),
     ("D2", ["fork_bomb", "setsid"], TIME | {"process_limit"}),
@@ -73,13 +78,22 @@ LINES = [
     ("D21", ["kmem", "files", "100000"], OK),
     ("D22", ["crash", "abort"], {"signaled"}),
     ("D23", ["proc_writes"], OK | {"nonzero_exit"}),
+    ("D24", ["/bin/sh", "-c", BOMB], TIME | MEMORY | {"nonzero_exit"}),
     ("D25", ["disk", "names", "/tmp", "1000000"], FULL_DISK),
+    ("D26", ["/bin/sh", "-c", f"while :; do {guest_path('crash')} segv; done"], TIME),
+    ("D27", ["crash", "segv"], {"signaled"}),
     ("D28", ["refused_storm", "100000000", "4"], TIME),
 ]
 
 
 def name_of(line):
-    return "-".join(str(w) for w in [line[0], *line[1][:2]] if not w.startswith("/"))
+    return "-".join(str(w) for w in [line[0], *line[1][:2]] if w[0] not in "/-")
+
+
+def argv_of(words):
+    if "gcc" in words[-1] and not shutil.which("gcc"):
+        pytest.skip("no gcc here")
+    return [words[0] if words[0][0] == "/" else guest_path(words[0]), *words[1:]]
 
 
 @pytest.mark.slow
@@ -87,13 +101,16 @@ def name_of(line):
 def test_verdict_and_numbers(line, world, full):
     """Wall time is Cordon's own: to its decision, not to when a busy machine let it act."""
     _, words, verdicts = line
-    r = guest(*words, opts=LIMITS)
+    r = run("--allow-read", GUESTS, *LIMITS, "--", *argv_of(words))
     assert r.verdict in verdicts, str(r)
     assert r.result["wall_ms"] <= WALL_MS + min(LATE_MS, 1000), r.result["wall_ms"]
     assert r.result["processes_peak"] <= 64, r.result["processes_peak"]
     if world.has_memory_cgroup:
         assert r.result["peak_memory_bytes"] <= 129 * MIB, r.result["peak_memory_bytes"]  # a dying process's pages
     assert len(r.stream("stdout")) <= MIB and len(r.stream("stderr")) <= MIB
+    # everything is cleaned up a second later: Cordon itself ends only then, and every case is looked after by the
+    # fixture that compares processes, mounts, groups and temporary files
+    assert r.seconds * 1000 <= r.result["wall_ms"] + 1000 * PATIENCE, (r.seconds, r.result["wall_ms"])
 
 
 # Work that computes, opens and forks: each could be slowed down by what a guest does to the kernel.
@@ -119,6 +136,32 @@ def busy_s():
     return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
 
 
+CPU_GROUPS = pathlib.Path("/sys/fs/cgroup/cpu")
+
+
+@pytest.fixture(scope="module")
+def own_processors():
+    """True: nobody else's work is in the way. Only where version 1 groups are ours to make."""
+    group = CPU_GROUPS / f"neighbours-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "cpu.shares").write_text("262144")
+        (group / "tasks").write_text(str(os.getpid()))
+    except OSError:
+        if group.exists():
+            group.rmdir()
+        yield False
+        return
+    yield True
+    (CPU_GROUPS / "tasks").write_text(str(os.getpid()))
+    for _ in range(100):
+        try:
+            group.rmdir()
+            return
+        except OSError:  # a group of the last guest's Cordon, on its way
+            time.sleep(0.1)
+
+
 class Work:
     """One run of the neighbour: its wall and processor time, and the cores that others used meanwhile."""
 
@@ -136,7 +179,7 @@ class Beside:
     """The hostile guest, started again whenever it ended, until the block is left."""
 
     def __init__(self, words):
-        self.argv = command("--allow-read", GUESTS, *LIMITS, "--", guest_path(words[0]), *words[1:])
+        self.argv = command("--allow-read", GUESTS, *LIMITS, "--", *argv_of(words))
         self.thread = threading.Thread(target=self._loop)
         self.over, self.runs, self.process = False, 0, None
 
@@ -163,7 +206,7 @@ class Beside:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", LINES, ids=name_of)
-def test_neighbour_keeps_its_time(line, full):
+def test_neighbour_keeps_its_time(line, own_processors, full):
     alone, beside = [], []
     for _ in range(ROUNDS):
         alone.append(Work())
@@ -176,4 +219,4 @@ def test_neighbour_keeps_its_time(line, full):
     others = min(w.others for w in alone)
     print(f"neighbour beside {name_of(line)}: {ratio['wall_ms']:.2f} by the clock, {ratio['cpu_ms']:.2f} of processor time,"
           f" others used {others:.1f} cores, {len(alone)} rounds")
-    assert ratio["wall_ms" if others < BUSY else "cpu_ms"] <= BOUND, [(w.wall_ms, w.cpu_ms, w.others) for w in alone + beside]
+    assert ratio["wall_ms" if own_processors or others < BUSY else "cpu_ms"] <= BOUND, [(w.wall_ms, w.cpu_ms, w.others) for w in alone + beside]

@@ -16,6 +16,7 @@
 
 #define DESTROY_WAIT_NS 200000000u
 #define NAME_TRIES 64
+#define YIELD_NS 1000000000u
 
 int cgroup_err(struct cordon_err *err, int sys_errno, const char *path, const char *file)
 {
@@ -358,6 +359,30 @@ int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage)
     usage.pids_peak = MAX(usage.pids_peak, cg->pids_peak);
     *ret_usage = usage;
     return 0;
+}
+
+int cgroup_weight(struct cgroup *cg, bool yields)
+{
+    if (cg->v2_controls & CGROUP_CPU)
+        return cgroup_file_write(cg->dir[SLOT_V2].fd, "cpu.weight", yields ? "50" : "100");
+    return cgroup_file_write(cg->dir[SLOT_CPU].fd, "cpu.shares", yields ? "512" : "1024");
+}
+
+void cgroup_weigh(struct cgroup *cg, uint64_t throttled_ns)
+{
+    uint64_t now = cgroup_now_ns();
+    bool held_back = throttled_ns > cg->weighed_ns, yields = cg->yields_until_ns != 0;
+    if (!(cg->controls & CGROUP_CPU))
+        return;
+    cg->weighed_ns = throttled_ns;
+    if (held_back)
+        cg->yields_until_ns = now + YIELD_NS;
+    else if (yields && now >= cg->yields_until_ns)
+        cg->yields_until_ns = 0;
+    /* A matter of fairness, not of a limit: where it cannot be written the quota holds as before.
+     */
+    if (yields != (cg->yields_until_ns != 0))
+        cgroup_weight(cg, !yields);
 }
 
 bool cgroup_needs_sampling(const struct cgroup *cg)

@@ -86,6 +86,13 @@ int cgroup_attach(struct cgroup *cg, pid_t pid, struct cordon_err *err);
  * numbers (pid 1 knows it from getrusage() just before it starts the guest). */
 void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage);
+/* With what cgroup_usage() said, on a timer. A guest that runs into its CPU percentage wants more
+ * cores than it was given, and is on all of them until the kernel stops it for the rest of a
+ * period: the kernel gives a group its weight once for every core on which it has much to run, so
+ * that a neighbour that computes beside it gets less than its half of a core. Half the weight, from
+ * then until it has kept within the percentage for a second, makes up for that; where nobody else
+ * wants the cores it changes nothing. */
+void cgroup_weigh(struct cgroup *cg, uint64_t throttled_ns);
 /* CPU time only; cheap enough for a timer. */
 int cgroup_cpu_ns(struct cgroup *cg, uint64_t *ret_ns);
 /* True where the kernel keeps no peak of memory (v2 before 5.19) or of tasks (before 6.1): then

@@ -102,6 +102,9 @@ static bool again_share(struct cgroup *cg, const struct plan_limits *limits)
 {
     if (cg->dir[SLOT_CPU].fd < 0)
         return true;
+    if (cg->yields_until_ns && cgroup_weight(cg, false) < 0)
+        return false;
+    cg->weighed_ns = cg->yields_until_ns = 0;
     cg->share_used_ns += cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
     if (cg->share_used_ns < (uint64_t)limits->cpu_percent * AGAIN_QUOTA_NS / 4)
         return true;

@@ -64,6 +64,8 @@ struct cgroup {
         uint64_t pids_now, pids_peak;
     } last, since;
     uint64_t share_used_ns; /* of the CPU quota since it was last filled */
+    /* of cgroup_weigh(): what it saw last, and until when the guest has the lower weight; 0: not */
+    uint64_t weighed_ns, yields_until_ns;
 };
 
 /* Whose group it is. */
@@ -116,6 +118,8 @@ int cgroup_kept_u64(struct cgroup *cg, enum cgroup_kept which, uint64_t *ret_val
 void cgroup_kept_close(struct cgroup *cg);
 /* cgroup.c: makes the group of one slot anew, under its name. 0 or -errno. */
 int cgroup_remake(struct cgroup *cg, enum cgroup_slot slot);
+/* cgroup.c: the weight of a new group, or half of it. 0 or -errno. */
+int cgroup_weight(struct cgroup *cg, bool yields);
 /* Hands the controllers down in a group that is ours (.v2_own). Nothing else is touched. */
 int cgroup_v2_prepare(const struct host_cgroups *where, struct cordon_err *err);
 int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);

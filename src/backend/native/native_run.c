@@ -76,6 +76,7 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
         cgroup_exclude_cpu(n->cgroup, n->status->setup_user_ns, n->status->setup_sys_ns);
     if (cgroup_usage(n->cgroup, &u) < 0)
         return -1;
+    cgroup_weigh(n->cgroup, u.throttled_ns);
     usage_of(&u, ret);
     if (g->plan->own_kernel)
         oci_usage(n, ret);
