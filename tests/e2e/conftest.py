@@ -40,6 +40,10 @@ class World:
 
     def __init__(self):
         probe = cordon_run.guest("hello")
+        # an emulated machine whose host is busy can stand still for as long as a start may take
+        for _ in range(3 if cordon_run.SLOW > 1 else 0):
+            if probe.verdict != "ok":
+                probe = cordon_run.guest("hello")
         assert probe.verdict == "ok", f"the plainest guest does not run here:\n{probe}"
         self.tier = probe.tier
         self.layers = probe.layers

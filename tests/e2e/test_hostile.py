@@ -6,6 +6,7 @@ import os
 import pathlib
 import socket
 import stat
+import subprocess
 import threading
 import time
 
@@ -64,6 +65,27 @@ def test_no_core_dump(how, shared):
     assert r.get("raise_core") == "EPERM"
     assert not [f for f in os.listdir(shared) if "core" in f]
     assert not os.path.exists("/core")
+
+
+@pytest.mark.skipif(not os.environ.get("TEST_VM") or os.geteuid() != 0, reason="needs root of a machine whose core_pattern may be changed")
+def test_piped_core_handler_is_not_started(tmp_path):
+    """The kernel starts one as host root on a guest's data, also where a core may have 0 bytes."""
+    pattern, seen, handler = pathlib.Path("/proc/sys/kernel/core_pattern"), tmp_path / "seen", tmp_path / "handler"
+    handler.write_text(f"#!/bin/sh\necho \"$1\" >>{seen}\n")
+    handler.chmod(0o755)
+    before = pattern.read_text()
+    pattern.write_text(f"|{handler} %e")
+    try:
+        assert guest("crash", "segv").verdict == "signaled"
+        time.sleep(1)
+        assert not seen.exists()
+        subprocess.run(["sh", "-c", f"ulimit -c 0; {guest_path('crash')} segv"], stdout=subprocess.DEVNULL, check=False)
+        end = time.monotonic() + 30
+        while not seen.exists():
+            assert time.monotonic() < end, "the twin: without a wall it is started"
+            time.sleep(0.1)
+    finally:
+        pattern.write_text(before)
 
 
 def test_no_core_in_a_writable_working_folder(full, shared):

@@ -329,7 +329,7 @@ def test_default_places_are_bounded(full):
 
 
 def test_ten_thousand_levels_deep_are_cleaned_up(full):
-    assert guest("disk", "deep", "/tmp", str(10000 // SLOW), opts=["--time-limit", "20s"]).verdict == "ok"
+    assert guest("disk", "deep", "/tmp", str(10000 // SLOW), opts=["--time-limit", "50s"]).verdict == "ok"
 
 
 # ---- descriptors and kernel objects --------------------------------------------------------------------
