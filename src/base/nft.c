@@ -246,8 +246,7 @@ void nft_begin(struct nft *n, uint32_t hook, int32_t priority)
     nft_text(n, NFTA_CHAIN_TYPE, "filter");
 }
 
-/* The answers of all rules: the first refusal, or the last one's consent. */
-static int nft_answers(int fd, uint32_t last)
+int nft_answers(int fd, uint32_t last)
 {
     for (;;) {
         char answer[4096] __attribute__((aligned(8)));

@@ -24,6 +24,8 @@ struct nft {
 void nft_begin(struct nft *n, uint32_t hook, int32_t priority);
 /* Sends the batch and waits for the answers; -1 with errno. */
 int nft_commit(struct nft *n);
+/* Answers on a netfilter socket: the first refusal (-1 with errno), or the consent to `last`. */
+int nft_answers(int fd, uint32_t last);
 
 /* A rule is the expressions between these two, all of which must hold, and a last one that acts. */
 struct nlattr *nft_rule(struct nft *n);

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/nft.h"
 #include "base/util.h"
 #include "init/init_internal.h"
 
@@ -42,18 +43,6 @@ _Static_assert(sizeof(struct denied_config) ==
                    sizeof(struct nlmsghdr) + sizeof(struct nfgenmsg) + 8 + 12 + 8,
                "attributes are padded");
 
-static int denied_answer(int fd)
-{
-    char answer[1024] __attribute__((aligned(8)));
-    ssize_t n = recv(fd, answer, sizeof(answer), 0);
-    const struct nlmsghdr *h = (const struct nlmsghdr *)answer;
-    if (n < (ssize_t)NLMSG_LENGTH(sizeof(struct nlmsgerr)) || h->nlmsg_type != NLMSG_ERROR)
-        return -1;
-    const struct nlmsgerr *e = NLMSG_DATA(h);
-    errno = -e->error;
-    return e->error ? -1 : 0;
-}
-
 bool denied_listen(void)
 {
     struct denied_config c = {
@@ -71,7 +60,7 @@ bool denied_listen(void)
     };
     denied_fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
     if (denied_fd >= 0 && send(denied_fd, &c, sizeof(c), 0) == (ssize_t)sizeof(c) &&
-        denied_answer(denied_fd) == 0)
+        nft_answers(denied_fd, c.head.nlmsg_seq) == 0)
         return true;
     util_close(&denied_fd);
     return false;

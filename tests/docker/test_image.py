@@ -49,6 +49,16 @@ def test_build_twice(image, engine):
         assert engine.ask("GET", f"/images/{first['Id']}/json")[0] == 404
 
 
+def test_without_a_mirror(image, engine, run):
+    """The engine's network of the tests leads nowhere: the files of installed packages serve, and that is said."""
+    done = image("build")
+    assert done.returncode == 0 and done.stdout.startswith(f"built {NAME}: "), done
+    assert "no package mirror answers" in done.stderr, done.stderr
+    got = run("--image", NAME, "--", "bash", "-c", "id -un; python3 -c 'print(6 * 7)'")
+    assert got.out == "sandbox\n42\n", got
+    assert "up to date" in image("build").stdout
+
+
 def test_from_a_folder_and_an_archive(image, tree, folder, engine, run):
     done = image("build", "--rootfs", str(tree))
     assert done.returncode == 0, done
