@@ -616,20 +616,28 @@ static void without_v2_beside(void **state)
     place = real;
 }
 
-static void attached_from_outside(void **state)
+/* Without clone3 a process goes into its groups by itself. */
+static void entered_by_itself(void **state)
 {
     (void)state;
     need(CGROUP_PIDS);
     struct plan_limits limits = {.processes = 4};
-    struct cordon_err err = {0};
     struct cgroup_usage u;
     struct cgroup *cg = make(&limits), *second = make(&limits);
+    int ready[2], fds[CGROUP_ENTRIES_MAX];
+    size_t n = cgroup_entries(cg, fds);
+    char c;
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
     pid_t pid = fork();
     if (pid == 0) {
+        if (cgroup_join(cg) < 0 || cgroup_enter(fds, n) < 0 || write(ready[1], "x", 1) != 1)
+            _exit(1);
         pause();
         _exit(0);
     }
-    assert_int_equal(cgroup_attach(cg, pid, &err), 0);
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]);
     assert_int_equal(cgroup_usage(cg, &u), 0);
     assert_int_equal(u.pids_now, 1);
     assert_int_equal(cgroup_usage(second, &u), 0);
@@ -704,7 +712,7 @@ int main(void)
         cmocka_unit_test(leftovers_are_removed),
         cmocka_unit_test(nothing_stays_after_a_failure),
         cmocka_unit_test(without_v2_beside),
-        cmocka_unit_test(attached_from_outside),
+        cmocka_unit_test(entered_by_itself),
         cmocka_unit_test(cost),
     };
     return cmocka_run_group_tests_name("cgroup", tests, NULL, NULL);

@@ -304,17 +304,10 @@ int cgroup_enter(const int *fds, size_t n_fds)
     return 0;
 }
 
-int cgroup_attach(struct cgroup *cg, pid_t pid, struct cordon_err *err)
+int cgroup_join(const struct cgroup *cg)
 {
-    for (int slot = 0; slot < SLOT_COUNT; slot++) {
-        const struct cgroup_dir *dir = &cg->dir[slot];
-        if (dir->fd < 0 || dir->alias)
-            continue;
-        int r = cgroup_file_write_u64(dir->fd, "cgroup.procs", (uint64_t)pid);
-        if (r < 0)
-            return cgroup_err(err, -r, dir->path, "cgroup.procs");
-    }
-    return 0;
+    const int fd = cg->dir[SLOT_V2].enter_fd;
+    return fd >= 0 ? cgroup_enter(&fd, 1) : 0;
 }
 
 void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns)

@@ -80,8 +80,8 @@ size_t cgroup_entries(const struct cgroup *cg, int *ret_fds);
  * works after every privilege, root and namespace was given up, and allocates nothing. 0 or -errno.
  */
 int cgroup_enter(const int *fds, size_t n_fds);
-/* The same from the supervisor, for a process that was not placed by clone3. */
-int cgroup_attach(struct cgroup *cg, pid_t pid, struct cordon_err *err);
+/* The same into the v2 group, where there is one, for a process that clone3 could not place. */
+int cgroup_join(const struct cgroup *cg);
 /* CPU time of our own set-up inside the groups, which is not the guest's and is taken off the
  * numbers (pid 1 knows it from getrusage() just before it starts the guest). */
 void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);

@@ -193,9 +193,8 @@ static int start_abort(pid_t pid, int pidfd)
 }
 
 /* clone3 where there is one; an outer filter may answer ENOSYS, then clone does the same and the
- * child is moved into its v2 group afterwards. */
-static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd,
-                         struct cordon_err *err)
+ * child enters its v2 group by itself, first of all: moved by us it could have forked before. */
+static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd)
 {
     int into = s->n->cgroup && !s->oci ? cgroup_clone_fd(s->n->cgroup) : -1;
     struct clone_args args = {
@@ -208,11 +207,9 @@ static pid_t start_clone(struct native_start *s, uint64_t flags, int *ret_pidfd,
     if (pid >= 0 || errno != ENOSYS)
         return pid;
     pid = (pid_t)syscall(SYS_clone, flags | CLONE_PIDFD | SIGCHLD, 0, ret_pidfd, 0, 0);
-    if (pid > 0 && into >= 0 && cgroup_attach(s->n->cgroup, pid, err) < 0) {
-        start_abort(pid, *ret_pidfd);
-        errno = EIO;
-        return -1;
-    }
+    int r = pid == 0 && into >= 0 ? cgroup_join(s->n->cgroup) : 0;
+    if (r < 0)
+        native_child_fail(&s->child, "cgroup", -r, "enter");
     return pid;
 }
 
@@ -299,7 +296,7 @@ static pid_t start_first(struct native_start *s, int *ret_pidfd, bool *ret_host_
     if (plan->tier == TIER_FULL)
         flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
     s->child.has_netns = native_again_netns_begin(plan, &s->n->net_slot);
-    pid_t pid = start_clone(s, flags, ret_pidfd, err);
+    pid_t pid = start_clone(s, flags, ret_pidfd);
     int e = errno;
     if (pid != 0 && s->child.has_netns)
         native_again_netns_end();
