@@ -19,8 +19,8 @@ def grade(tmp_path):
     def run(tests, submission, *options, name="solution.py"):
         (tmp_path / "tests.py").write_text(tests)
         (tmp_path / name).write_text(submission)
-        done = subprocess.run([cordon_run.CORDON, "grade", "--json", "--time-limit", "20s", *options,
-                               "--tests", "tests.py", name], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([cordon_run.CORDON, "grade", "--json", "--time-limit", "60s", *options,
+                               "--tests", "tests.py", name], cwd=tmp_path, capture_output=True, text=True, timeout=240)
         report = json.loads(done.stdout) if done.stdout else {}
         report["status"] = done.returncode
         report["stderr"] = done.stderr
