@@ -76,8 +76,11 @@ enum plan_op_flag {
     PLAN_BIND_GRANT = 1 << 4,    /* asked for by the caller: identity-mapped when root started us */
     PLAN_BIND_NOEXEC = 1 << 5,
     PLAN_MASK_DIR = 1 << 6,
-    PLAN_BIND_HELD = 1 << 7, /* part of an image: opened by the supervisor, which may be the only
-                                one that can reach it; shown with the owners it has */
+    PLAN_BIND_OWNERS = 1 << 8, /* of a grant: other owners stay known. The lower folder of an
+                                  overlay, so that a change of their files gets as far as the copy,
+                                  and what the kernel did on the way shows it afterwards */
+    PLAN_BIND_HELD = 1 << 7,   /* part of an image: opened by the supervisor, which may be the only
+                                  one that can reach it; shown with the owners it has */
 };
 
 struct plan_op {
@@ -280,6 +283,7 @@ struct plan_request {
     const char *workspace_layer; /* overlay workspace: host folder of its upper and work folders, or
                                     with workspace_copy of the copy; NULL: not made yet (explain) */
     bool workspace_copy;
+    bool workspace_owners; /* not every owner in it is known */
     const char *rootfs; /* host folder that serves as the guest's root; NULL: the host's runtime */
 };
 

@@ -258,12 +258,12 @@ static int full_scratch(struct plan *p)
 
 /* The lower folder and the layer are bound at places of their own first: both may need the caller's
  * identity mapped, and the overlay takes them by name. */
-static int full_overlay(struct plan *p, const struct plan_grant *g, const char *layer)
+static int full_overlay(struct plan *p, const struct plan_request *req, const struct plan_grant *g)
 {
     struct plan_op *op;
-    if (!layer)
-        layer = "(made for the run)";
-    if (!full_op(p, PLAN_OP_BIND, g->src, PLAN_LOWER, PLAN_BIND_GRANT, 0) ||
+    const char *layer = req->workspace_layer ? req->workspace_layer : "(made for the run)";
+    unsigned owners = req->workspace_owners ? PLAN_BIND_OWNERS : 0;
+    if (!full_op(p, PLAN_OP_BIND, g->src, PLAN_LOWER, PLAN_BIND_GRANT | owners, 0) ||
         !full_op(p, PLAN_OP_BIND, layer, PLAN_LAYER, PLAN_BIND_GRANT | PLAN_BIND_RW, 0) ||
         !(op = full_op(p, PLAN_OP_OVERLAY, g->src, g->dst + 1, PLAN_BIND_GRANT | PLAN_BIND_RW, 0)))
         return -1;
@@ -279,7 +279,7 @@ static int full_grant(struct plan *p, const struct plan_request *req, const stru
     unsigned flags = PLAN_BIND_GRANT | (g->write ? PLAN_BIND_RW : 0) |
                      (g->is_dir ? 0 : PLAN_BIND_FILE) | (g->optional ? PLAN_BIND_OPTIONAL : 0);
     if (g->overlay && !req->workspace_copy)
-        return full_overlay(p, g, req->workspace_layer);
+        return full_overlay(p, req, g);
     const char *src = g->overlay && req->workspace_layer ? req->workspace_layer : g->src;
     if (g->overlay && !req->workspace_layer)
         flags &=

@@ -216,7 +216,7 @@ static int files_collect(struct run_job *job, struct cordon_err *err)
 }
 
 /* How the layer was made, and what it could not do. */
-static const char *files_mode(struct run_files *f)
+static const char *files_mode(struct run_files *f, const struct result *r)
 {
     const struct workspace *ws = f->workspace;
     struct scan_missed missed;
@@ -228,6 +228,9 @@ static const char *files_mode(struct run_files *f)
     if (upper < 0)
         return "overlay";
     scan_missed(upper, ws->base_fd, &missed);
+    /* a guest that ended well did without; to others it may be what they failed at */
+    if (missed.n == 0 && geteuid() == 0 && r->verdict != VERDICT_OK)
+        scan_closed(ws->base_fd, &missed);
     if (missed.n > 0)
         snprintf(f->mode, sizeof(f->mode),
                  "overlay; %s%zu files of other owners could not be changed: %s",
@@ -252,7 +255,7 @@ void files_end(struct run_job *job)
     }
     if (!f->workspace || r->verdict == VERDICT_SANDBOX_ERROR || r->verdict == VERDICT_REJECTED)
         return;
-    r->workspace_mode = files_mode(f);
+    r->workspace_mode = files_mode(f, r);
     if (f->workspace->is_kept)
         r->workspace_id = f->workspace->id;
     if (workspace_compare(f->workspace, true, &f->changes, &err) == 0) {

@@ -57,6 +57,7 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
     if (job->files_changed.workspace) {
         request.workspace_layer = layer = workspace_layer(job->files_changed.workspace);
         request.workspace_copy = job->files_changed.workspace->is_copy;
+        request.workspace_owners = job->files_changed.workspace->owners_unknown;
         if (!layer)
             return err_nomem(err, "plan");
     }

@@ -71,13 +71,26 @@ static DIR *scan_open(int base_fd, const char *path)
     return list;
 }
 
-static bool scan_folder(struct scan *s, int base_fd, const char *dir)
+static void missed_note(struct scan_missed *m, const char *dir, const char *name)
+{
+    if (m->n++ > 0)
+        return;
+    snprintf(m->first, sizeof(m->first), "%s%s%s", dir, *dir ? "/" : "", name);
+    for (char *p = m->first; *p; p++)
+        if ((unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e)
+            *p = '?';
+}
+
+/* Notes what belongs to others, or only tells that there is something. */
+static bool scan_folder(struct scan *s, int base_fd, const char *dir, struct scan_missed *m)
 {
     DIR *list = scan_open(base_fd, dir);
     struct stat st;
     bool found = false;
-    for (struct dirent *e; list && !found && (e = scan_next(s, list, &st));) {
+    for (struct dirent *e; list && (m || !found) && (e = scan_next(s, list, &st));) {
         found = scan_is_foreign(&st);
+        if (found && m)
+            missed_note(m, dir, e->d_name);
         if (S_ISDIR(st.st_mode))
             scan_push(s, dir, e->d_name);
     }
@@ -93,22 +106,12 @@ enum scan_owners scan_owners(int base_fd)
     bool found = fstat(base_fd, &st) < 0 || scan_is_foreign(&st);
     scan_push(&s, "", "");
     while (!found && s.first < s.n && !s.is_cut)
-        found = scan_folder(&s, base_fd, s.folders[s.first++]);
+        found = scan_folder(&s, base_fd, s.folders[s.first++], NULL);
     scan_free(&s);
     return found ? SCAN_FOREIGN : s.is_cut ? SCAN_PARTLY : SCAN_OWN;
 }
 
 /* ---- After the run ---- */
-
-static void missed_note(struct scan_missed *m, const char *dir, const char *name)
-{
-    if (m->n++ > 0)
-        return;
-    snprintf(m->first, sizeof(m->first), "%s%s%s", dir, *dir ? "/" : "", name);
-    for (char *p = m->first; *p; p++)
-        if ((unsigned char)*p < 0x20 || (unsigned char)*p > 0x7e)
-            *p = '?';
-}
 
 /* Files of others in the base's folder that the layer above does not have. */
 static void missed_folder(struct scan *s, int upper_fd, int base_fd, const char *dir,
@@ -138,6 +141,17 @@ void scan_missed(int upper_fd, int base_fd, struct scan_missed *ret)
     scan_push(&s, "", "");
     while (s.first < s.n && !s.is_cut)
         missed_folder(&s, upper_fd, base_fd, s.folders[s.first++], ret);
+    scan_free(&s);
+    ret->is_partly = s.is_cut;
+}
+
+void scan_closed(int base_fd, struct scan_missed *ret)
+{
+    struct scan s = {.max_entries = MISSED_ENTRIES};
+    *ret = (struct scan_missed){0};
+    scan_push(&s, "", "");
+    while (s.first < s.n && !s.is_cut)
+        scan_folder(&s, base_fd, s.folders[s.first++], ret);
     scan_free(&s);
     ret->is_partly = s.is_cut;
 }

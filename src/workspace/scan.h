@@ -27,5 +27,9 @@ struct scan_missed {
  * a file the kernel first copies every folder on the way to it up, from the top down. So whatever
  * it failed to copy lies in a folder of the upper layer, and only those are looked at. */
 void scan_missed(int upper_fd, int base_fd, struct scan_missed *ret);
+/* The same for whoever is root outside: what belongs to somebody else and is closed to others by
+ * its mode is refused before anything is copied. Looks at the base itself, nearest the top first.
+ */
+void scan_closed(int base_fd, struct scan_missed *ret);
 
 #endif

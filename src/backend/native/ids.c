@@ -110,9 +110,34 @@ static int ids_map_caller(pid_t pid, unsigned id, unsigned helper)
     return ids_write(dir, "gid_map", map);
 }
 
+/* The same, and everybody else stays who they are; whoever has the guest's number is nobody. */
+static int ids_map_all(int dir, const char *name, unsigned caller, unsigned id)
+{
+    char map[160];
+    size_t n = (size_t)snprintf(map, sizeof(map), "%u %u 1\n", caller, id);
+    const struct {
+        unsigned first, end;
+    } rest[] = {{0, caller}, {caller + 1, id}, {id + 1, (unsigned)-1}};
+    for (size_t i = 0; i < ARRAY_SIZE(rest); i++)
+        if (rest[i].first < rest[i].end)
+            n += (size_t)snprintf(map + n, sizeof(map) - n, "%u %u %u\n", rest[i].first,
+                                  rest[i].first, rest[i].end - rest[i].first);
+    return ids_write(dir, name, map);
+}
+
+static int ids_map_everyone(pid_t pid, unsigned id)
+{
+    char path[32];
+    snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return dir < 0 || ids_map_all(dir, "uid_map", geteuid(), id) < 0
+               ? -1
+               : ids_map_all(dir, "gid_map", getegid(), id);
+}
+
 /* A user namespace whose only use is its map: the caller's ids become the guest's. It lives as long
  * as the descriptor; the process that made it is gone when this returns. */
-static int ids_map_namespace(unsigned id, unsigned helper)
+static int ids_map_namespace(unsigned id, unsigned helper, bool everyone)
 {
     _cleanup_close_ int pidfd = -1;
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_PIDFD,
@@ -134,7 +159,7 @@ static int ids_map_namespace(unsigned id, unsigned helper)
             pause();
     }
     int fd = -1, saved = 0;
-    if (ids_map_caller(pid, id, helper) == 0) {
+    if ((everyone ? ids_map_everyone(pid, id) : ids_map_caller(pid, id, helper)) == 0) {
         char path[48];
         snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
         fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -149,7 +174,7 @@ static int ids_map_namespace(unsigned id, unsigned helper)
 
 int native_map_namespace(unsigned id)
 {
-    return ids_map_namespace(id, 0);
+    return ids_map_namespace(id, 0, false);
 }
 
 /* Opens what root grants as detached mounts on which the caller's files belong to the guest. They
@@ -159,15 +184,19 @@ int native_map_namespace(unsigned id)
 int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *mount_fds,
                       struct cordon_err *err)
 {
-    _cleanup_close_ int userns = -1;
+    _cleanup_close_ int userns = -1, everyone = -1;
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
         if (op->kind != PLAN_OP_BIND || !(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD)))
             continue;
         bool mapped = op->flags & PLAN_BIND_GRANT;
-        if (mapped && userns < 0 && (userns = ids_map_namespace(id, helper)) < 0)
+        if (mapped && userns < 0 && (userns = ids_map_namespace(id, helper, false)) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno,
                            "user namespace for mapped mounts");
+        /* root of a namespace has no such map to give: then without */
+        if (op->flags & PLAN_BIND_OWNERS)
+            everyone = ids_map_namespace(id, helper, true);
+        int map = op->flags & PLAN_BIND_OWNERS && everyone >= 0 ? everyone : userns;
         _cleanup_close_ int tree = native_open_source(op);
         if (tree < 0) {
             if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
@@ -184,8 +213,7 @@ int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *m
             return 0; /* the same: a copy that is not private is never handed on */
         if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "propagation", errno, "%s", op->src);
-        struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP,
-                                      .userns_fd = (uint64_t)userns};
+        struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)map};
         if (mapped)
             sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr);
         mount_fds[i] = TAKE_FD(tree);
