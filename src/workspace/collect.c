@@ -31,7 +31,32 @@ struct collect_walk {
     bool tar; /* to is an archive, not a folder */
     struct collect_dir *todo;
     struct cordon_err *err;
+    int held_fd; /* the folder in which the next ones are, -1: none; a path from the top costs more
+                  */
+    char held[TREE_PATH_MAX + 1];
 };
+
+static void collect_hold(struct collect_walk *w, int fd, const char *path, size_t len)
+{
+    util_close(&w->held_fd);
+    w->held_fd = fd;
+    memcpy(w->held, path, len);
+    w->held[len] = '\0';
+}
+
+static int collect_open(struct collect_walk *w, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) : 0;
+    char parent[TREE_PATH_MAX + 1];
+    if (!*path)
+        return tree_open_dir(w->from, "");
+    memcpy(parent, path, len);
+    parent[len] = '\0';
+    if (w->held_fd < 0 || !str_eq(parent, w->held))
+        collect_hold(w, tree_open_dir(w->from, parent), parent, len);
+    return w->held_fd < 0 ? -1 : tree_open_dir(w->held_fd, slash ? slash + 1 : path);
+}
 
 static int collect_add(struct collect *c, const char *path, uint64_t size, const char *skipped)
 {
@@ -47,6 +72,7 @@ static int collect_add(struct collect *c, const char *path, uint64_t size, const
     if (!copy)
         return -1;
     c->rows[c->n++] = (struct collect_row){copy, size, skipped};
+    c->text += strlen(path) + 1;
     return 0;
 }
 
@@ -89,25 +115,48 @@ static int collect_into_tar(struct collect_walk *w, const char *path, int from)
     return -1;
 }
 
-static int collect_copy(struct collect_walk *w, const char *path, const struct stat *st)
+/* A file without a name leaves nothing behind however this process ends. Not every file system has
+ * them: then -1, and one with a name serves. */
+static int collect_unnamed(int dir)
+{
+    return openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+}
+
+static int collect_name(int dir, int fd, const char *name)
+{
+    char self[32];
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    if (linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0)
+        return 0;
+    return errno == EEXIST && unlinkat(dir, name, 0) == 0
+               ? linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW)
+               : -1;
+}
+
+static int collect_copy(struct collect_walk *w, int dir_fd, const char *path, const struct stat *st)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    _cleanup_close_ int from = tree_open_file(w->from, path);
+    _cleanup_close_ int from = tree_open_file(dir_fd, name);
     if (w->tar)
         return from < 0 ? -1 : collect_into_tar(w, path, from);
     _cleanup_close_ int dir = from < 0 ? -1 : collect_parent(w->to, path);
     if (dir < 0)
         return -1;
-    unlinkat(dir, COLLECT_TEMP, 0);
-    _cleanup_close_ int to =
-        openat(dir, COLLECT_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    _cleanup_close_ int unnamed = collect_unnamed(dir), named = -1;
+    if (unnamed < 0) {
+        unlinkat(dir, COLLECT_TEMP, 0);
+        named =
+            openat(dir, COLLECT_TEMP, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    }
+    int to = unnamed >= 0 ? unnamed : named;
     if (to < 0)
         return -1;
     if (copy_bytes(from, to) == 0 && fchmod(to, st->st_mode & 0777) == 0 &&
-        renameat(dir, COLLECT_TEMP, dir, name) == 0)
+        (unnamed >= 0 ? collect_name(dir, to, name) : renameat(dir, COLLECT_TEMP, dir, name)) == 0)
         return 0;
     int e = errno;
-    unlinkat(dir, COLLECT_TEMP, 0);
+    if (named >= 0)
+        unlinkat(dir, COLLECT_TEMP, 0);
     errno = e;
     return -1;
 }
@@ -120,7 +169,7 @@ static const char *collect_kind(mode_t mode)
                             : "device";
 }
 
-static int collect_file(struct collect_walk *w, const char *path, const struct stat *st)
+static int collect_file(struct collect_walk *w, int dir_fd, const char *path, const struct stat *st)
 {
     struct collect *c = w->out;
     uint64_t size = (uint64_t)st->st_size, room = (uint64_t)st->st_blocks * 512;
@@ -130,7 +179,7 @@ static int collect_file(struct collect_walk *w, const char *path, const struct s
         return collect_add(c, path, size, "too many files");
     if (c->bytes + room > COLLECT_BYTES || size > COLLECT_BYTES)
         return collect_add(c, path, size, "too large");
-    if (collect_copy(w, path, st) < 0)
+    if (collect_copy(w, dir_fd, path, st) < 0)
         return errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == EROFS
                    ? err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "%s", path)
                    : collect_add(c, path, size, "cannot be copied");
@@ -171,25 +220,35 @@ static int collect_entry(struct collect_walk *w, const struct collect_dir *d, in
         return deep   ? collect_push(w, path, d->rest)
                : last ? 0
                       : collect_push(w, path, d->rest + len + 1);
-    return last ? collect_file(w, path, &st) : 0;
+    return last ? collect_file(w, fd, path, &st) : 0;
 }
 
+/* Names are the guest's: their number and what they take are bounded, and the cut is told once. */
+static bool collect_has_room(struct collect *c)
+{
+    return ++c->entries <= COLLECT_ENTRIES && c->text <= COLLECT_TEXT;
+}
+
+/* 1: there is more than is looked at. */
 static int collect_dir(struct collect_walk *w, const struct collect_dir *d)
 {
-    int fd = tree_open_dir(w->from, d->path);
+    const struct collect_dir *before = w->todo;
+    int fd = collect_open(w, d->path);
     DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
     if (!list) {
+        int e = errno;
         util_close(&fd);
-        return 0; /* closed to its owner or gone: nothing to take */
+        /* closed by the guest: told */
+        return e == EACCES ? collect_add(w->out, d->path, 0, "cannot be read") : 0;
     }
     int r = 0;
     for (struct dirent *e; r == 0 && (e = readdir(list));) {
         if (str_eq(e->d_name, ".") || str_eq(e->d_name, "..") || str_eq(e->d_name, COLLECT_TEMP))
             continue;
-        if (++w->out->entries > COLLECT_ENTRIES)
-            break;
-        r = collect_entry(w, d, fd, e->d_name);
+        r = collect_has_room(w->out) ? collect_entry(w, d, fd, e->d_name) : 1;
     }
+    if (w->todo != before)
+        collect_hold(w, fcntl(fd, F_DUPFD_CLOEXEC, 0), d->path, strlen(d->path));
     closedir(list);
     return r;
 }
@@ -204,20 +263,28 @@ static int collect_walk(struct collect_walk *w, const char *pattern)
             r = collect_dir(w, d);
         free(d);
     }
-    return r;
+    util_close(&w->held_fd);
+    if (r > 0 && !w->out->is_cut) {
+        w->out->is_cut = true;
+        r = collect_add(w->out, "", 0, "too many names");
+    }
+    if (r < 0 && !w->err->code)
+        return err_nomem(w->err, "output");
+    return MIN(r, 0);
 }
 
 int collect_tar(struct collect *c, int from_fd, const char *pattern, int to_fd,
                 struct cordon_err *err)
 {
-    struct collect_walk w = {.out = c, .from = from_fd, .to = to_fd, .tar = true, .err = err};
+    struct collect_walk w = {
+        .out = c, .from = from_fd, .to = to_fd, .tar = true, .err = err, .held_fd = -1};
     return collect_walk(&w, pattern);
 }
 
 int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
                     struct cordon_err *err)
 {
-    struct collect_walk w = {.out = c, .from = from_fd, .err = err};
+    struct collect_walk w = {.out = c, .from = from_fd, .err = err, .held_fd = -1};
     if (mkdir(to_dir, 0777) < 0 && errno != EEXIST)
         return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", to_dir);
     _cleanup_close_ int to = open(to_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -3,6 +3,8 @@
 #ifndef WORKSPACE_COLLECT_H
 #define WORKSPACE_COLLECT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <cordon.h>
@@ -11,7 +13,8 @@
 
 #define COLLECT_FILES 10000u
 #define COLLECT_BYTES (UINT64_C(4) << 30)
-#define COLLECT_ENTRIES 1000000u /* looked at */
+#define COLLECT_ENTRIES 1000000u        /* looked at */
+#define COLLECT_TEXT ((size_t)64 << 20) /* of names in the list */
 
 struct collect_row {
     const char *path; /* relative, as in the working directory */
@@ -24,7 +27,8 @@ struct collect {
     struct collect_row *rows;
     size_t n, cap;
     uint64_t bytes; /* room on disk that was used */
-    size_t entries;
+    size_t entries, text;
+    bool is_cut; /* there were more names; the last row says so */
 };
 
 /* One pattern: parts matched by the shell's rules, `**` as the last part for everything below.

@@ -40,6 +40,28 @@ int workspace_lock(int fd, bool wait)
     return r;
 }
 
+int workspace_make_locked(int dir_fd, const char *prefix, mode_t mode,
+                          char ret_name[static WORKSPACE_NAME_MAX])
+{
+    for (int tries = 0; tries < 16; tries++) {
+        struct stat st;
+        size_t len = (size_t)snprintf(ret_name, WORKSPACE_NAME_MAX, "%s-", prefix);
+        tree_random(ret_name + len, 12);
+        if (mkdirat(dir_fd, ret_name, mode) < 0)
+            return -1;
+        int fd = openat(dir_fd, ret_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && workspace_lock(fd, false) == 0 && fstat(fd, &st) == 0 && st.st_nlink > 0)
+            return fd;
+        bool taken = fd >= 0 || errno == ENOENT;
+        util_close(&fd);
+        unlinkat(dir_fd, ret_name, AT_REMOVEDIR);
+        if (!taken)
+            return -1;
+    }
+    errno = EAGAIN;
+    return -1;
+}
+
 static int task_open_root(const char *root)
 {
     return open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -109,20 +131,18 @@ static int task_drop(int root_fd, const char *id)
 int task_make(const char *root, const char *id, const struct task_file *files, size_t n_files,
               struct cordon_err *err)
 {
-    char temp[64] = WORKSPACE_NEW "-";
+    char temp[WORKSPACE_NAME_MAX];
     for (size_t i = 0; i < n_files; i++)
         if (!files[i].name || !task_is_safe_name(files[i].name))
             return err_set(err, CORDON_ERR_USAGE, "task", 0,
                            "%.200s: not a relative path inside the workspace",
                            files[i].name ? files[i].name : "(no name)");
-    tree_random(temp + strlen(temp), 12);
     _cleanup_close_ int root_fd = tree_make_path(root) < 0 ? -1 : task_open_root(root);
-    if (root_fd < 0 || mkdirat(root_fd, temp, 0755) < 0)
+    _cleanup_close_ int tree_fd =
+        root_fd < 0 ? -1 : workspace_make_locked(root_fd, WORKSPACE_NEW, 0755, temp);
+    if (tree_fd < 0)
         return err_set(err, CORDON_ERR_USAGE, "task", errno, "%.900s", root);
-    _cleanup_close_ int tree_fd = task_open_tree(root_fd, temp);
-    int r = tree_fd < 0 || workspace_lock(tree_fd, false) < 0
-                ? err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%.900s/%s", root, temp)
-                : task_fill(tree_fd, files, n_files, err);
+    int r = task_fill(tree_fd, files, n_files, err);
     if (r == 0 && (task_drop(root_fd, id) < 0 || renameat(root_fd, temp, root_fd, id) < 0))
         r = err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%.900s/%s", root, id);
     if (r < 0)
@@ -161,15 +181,10 @@ static uint64_t task_deadline(void)
  * somebody is behind it. */
 static int task_make_state(struct task_hold *h)
 {
-    snprintf(h->state, sizeof(h->state), WORKSPACE_TRASH "-");
-    tree_random(h->state + strlen(h->state), 12);
-    if (mkdirat(h->root_fd, h->state, 0700) < 0) {
+    h->state_fd = workspace_make_locked(h->root_fd, WORKSPACE_TRASH, 0700, h->state);
+    if (h->state_fd < 0)
         h->state[0] = '\0';
-        return -1;
-    }
-    h->state_fd = task_open_tree(h->root_fd, h->state);
-    if (h->state_fd < 0 || workspace_lock(h->state_fd, false) < 0 ||
-        mkdirat(h->state_fd, "before", 0700) < 0)
+    if (h->state_fd < 0 || mkdirat(h->state_fd, "before", 0700) < 0)
         return -1;
     h->before_fd = task_open_tree(h->state_fd, "before");
     return h->before_fd < 0 ? -1 : 0;

@@ -29,7 +29,7 @@ int task_remove(const char *root, const char *id, struct cordon_err *err);
  * `cordon workspace gc`. */
 struct task_hold {
     int root_fd, tree_fd, state_fd, before_fd;
-    char state[48];
+    char state[64];
     struct timespec copied_at;
     bool is_cut; /* not all of the tree was remembered: it is too large, or closed in parts */
 };

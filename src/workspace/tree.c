@@ -1,9 +1,9 @@
 /* Comparison of two states of a folder. Runs on our side after the guest is gone, over files it
- * made: an iterative walk over a list of folders, each opened anew by its path beneath the layer's
- * root, so that neither depth nor links nor descriptors are the guest's to choose. */
+ * made: an iterative walk over a list of folders, each opened from the folder it was found in or,
+ * if that is not at hand any more, anew by its path beneath the layer's root, so that neither depth
+ * nor links nor descriptors are the guest's to choose. */
 #include "workspace/tree.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -33,19 +33,34 @@ struct tree_walk {
     const struct tree_options *options;
     int roots[LAYERS];
     struct tree_node **todo;
-    size_t n_todo, cap_todo;
+    size_t n_todo, cap_todo, n_nodes;
     struct arena nodes;
+    /* the folder whose own folders come next: its descriptors and its path */
+    struct tree_node *held;
+    int held_dirs[LAYERS];
+    char held_path[TREE_PATH_MAX + 1];
+    size_t held_len;
 };
 
-static int tree_fix(struct tree_walk *w, int layer_fd, const char *path)
+/* Room for that much more text? */
+static bool tree_has_room(struct tree_walk *w, const char *text)
+{
+    w->out->text += strlen(text) + 1;
+    if (w->out->text <= TREE_TEXT_MAX)
+        return true;
+    w->out->truncated = true;
+    return false;
+}
+
+static int tree_fix(struct tree_walk *w, int layer_fd, int from, const char *name, const char *path)
 {
     const struct open_how look = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
                                   .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
                                              RESOLVE_NO_MAGICLINKS};
     struct stat st;
     char self[32];
-    _cleanup_close_ int fd = sys_openat2(layer_fd, *path ? path : ".", &look);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid())
+    _cleanup_close_ int fd = sys_openat2(from, *name ? name : ".", &look);
+    if (!tree_has_room(w, path) || fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid())
         return -1;
     struct tree_fix *fix = malloc(sizeof(*fix) + strlen(path) + 2);
     if (!fix)
@@ -64,10 +79,14 @@ static int tree_fix(struct tree_walk *w, int layer_fd, const char *path)
 }
 
 /* Only layers of ours are opened up; the host's own folder stays as it is. */
-static int tree_enter(struct tree_walk *w, int layer, const char *path)
+static int tree_enter(struct tree_walk *w, const struct tree_node *node, int layer,
+                      const char *path)
 {
     int root = w->roots[layer];
-    int fd = tree_open_dir(root, path);
+    bool held = node->parent && w->held_dirs[layer] >= 0;
+    int from = held ? w->held_dirs[layer] : root;
+    const char *name = held ? node->name : path;
+    int fd = tree_open_dir(from, name);
     bool ours = layer == 0 || layer == 2 || w->options->copied_at.tv_sec != 0;
     if (fd >= 0 && ours && layer != 1) {
         struct stat st;
@@ -77,63 +96,23 @@ static int tree_enter(struct tree_walk *w, int layer, const char *path)
         fd = -1;
         errno = EACCES;
     }
-    if (fd < 0 && errno == EACCES && ours && layer != 1 && tree_fix(w, root, path) == 0)
-        fd = tree_open_dir(root, path);
+    if (fd < 0 && errno == EACCES && ours && layer != 1 && tree_fix(w, root, from, name, path) == 0)
+        fd = tree_open_dir(from, name);
     return fd;
 }
 
-/* ---- Names of one folder ---- */
-
-struct tree_names {
-    char **list;
-    size_t n, cap;
-};
-
-static void tree_names_done(struct tree_names *names)
+/* Keeps a folder at hand for the folders in it, which come next. */
+static void tree_hold(struct tree_walk *w, struct tree_node *node, int *dirs, const char *path,
+                      size_t len)
 {
-    for (size_t i = 0; i < names->n; i++)
-        free(names->list[i]);
-    free(names->list);
-}
-
-static int tree_names_add(struct tree_names *names, int dir_fd)
-{
-    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir) {
-        util_close(&fd);
-        return errno == ENOMEM ? -1 : 1; /* 1: may not be listed */
+    for (int i = 0; i < LAYERS; i++) {
+        util_close(&w->held_dirs[i]);
+        w->held_dirs[i] = TAKE_FD(dirs[i]);
     }
-    struct dirent *e;
-    int r = 0;
-    while (r == 0 && (e = readdir(dir))) {
-        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
-            continue;
-        if (names->n == names->cap) {
-            size_t cap = names->cap ? names->cap * 2 : 64;
-            char **list = realloc(names->list, cap * sizeof(*list));
-            if (!list) {
-                r = -1;
-                break;
-            }
-            names->list = list;
-            names->cap = cap;
-        }
-        names->list[names->n] = strdup(e->d_name);
-        if (!names->list[names->n])
-            r = -1;
-        else
-            names->n++;
-        if (names->n > 4 * (size_t)TREE_ENTRIES_MAX)
-            r = -1;
-    }
-    closedir(dir);
-    return r;
-}
-
-static int tree_names_order(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
+    w->held = node;
+    memcpy(w->held_path, path, len);
+    w->held_path[len] = '\0';
+    w->held_len = len;
 }
 
 /* ---- One name ---- */
@@ -260,6 +239,8 @@ static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
         c->truncated = true;
         return 0;
     }
+    if (!tree_has_room(w, path))
+        return 0;
     struct tree_change *list = tree_grow(c->list, c->n, &c->cap, sizeof(*list));
     if (!list)
         return -1;
@@ -274,6 +255,10 @@ static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
 static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *name,
                      unsigned layers)
 {
+    if (w->n_nodes >= TREE_ENTRIES_MAX) {
+        w->out->truncated = true;
+        return 0;
+    }
     struct tree_node **todo = tree_grow(w->todo, w->n_todo, &w->cap_todo, sizeof(*todo));
     if (!todo)
         return -1;
@@ -284,6 +269,7 @@ static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *
     node->parent = parent;
     node->layers = layers;
     todo[w->n_todo++] = node;
+    w->n_nodes++;
     return 0;
 }
 
@@ -301,12 +287,15 @@ static int tree_note_dir(struct tree_changes *c, const char ***list, size_t *n, 
 }
 
 /* Folders are no changes of their own; whoever puts changes in place needs to know them. */
-static int tree_note_folders(struct tree_changes *c, const struct tree_entry *old,
+static int tree_note_folders(struct tree_walk *w, const struct tree_entry *old,
                              const struct tree_entry *new, const char *path)
 {
-    if (old->type == TREE_DIR && new->type != TREE_DIR)
+    struct tree_changes *c = w->out;
+    if ((old->type == TREE_DIR) == (new->type == TREE_DIR) || !tree_has_room(w, path))
+        return 0;
+    if (old->type == TREE_DIR)
         return tree_note_dir(c, &c->gone_dirs, &c->n_gone, &c->cap_gone, path);
-    if (new->type == TREE_DIR && old->type != TREE_DIR && c->n_new < TREE_ENTRIES_MAX)
+    if (c->n_new < TREE_ENTRIES_MAX)
         return tree_note_dir(c, &c->new_dirs, &c->n_new, &c->cap_new, path);
     return 0;
 }
@@ -328,7 +317,7 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
             return 0;
     }
     struct tree_entry a = old.entry, b = new.entry;
-    if (tree_note_folders(w->out, &a, &b, path) < 0)
+    if (tree_note_folders(w, &a, &b, path) < 0)
         return -1;
     if (a.type == TREE_DIR)
         a.type = TREE_ABSENT;
@@ -344,16 +333,26 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
     return tree_push(w, node, name, layers);
 }
 
-static bool tree_path(const struct tree_node *node, char *path, size_t *ret_len)
+static bool tree_path(const struct tree_walk *w, const struct tree_node *node, char *path,
+                      size_t *ret_len)
 {
-    size_t len = 0;
+    size_t len = 0, at;
+    if (node->parent && node->parent == w->held) {
+        size_t k = strlen(node->name), sep = w->held_len > 0;
+        if (w->held_len + sep + k > TREE_PATH_MAX)
+            return false;
+        memcpy(path, w->held_path, w->held_len);
+        path[w->held_len] = '/';
+        memcpy(path + w->held_len + sep, node->name, k + 1);
+        *ret_len = w->held_len + sep + k;
+        return true;
+    }
     for (const struct tree_node *n = node; n->parent; n = n->parent)
         len += strlen(n->name) + 1;
     if (len > TREE_PATH_MAX)
         return false;
-    *ret_len = len ? len - 1 : 0;
-    path[*ret_len] = '\0';
-    size_t at = *ret_len;
+    *ret_len = at = len ? len - 1 : 0;
+    path[at] = '\0';
     for (const struct tree_node *n = node; n->parent; n = n->parent) {
         size_t k = strlen(n->name);
         at -= k;
@@ -388,17 +387,36 @@ static int tree_compare_names(struct tree_walk *w, struct tree_node *node, const
     return 0;
 }
 
+/* Back at a folder that was left for what is further down: once for all that is still to come in
+ * it.
+ */
+static void tree_hold_parent(struct tree_walk *w, struct tree_node *parent, const char *path)
+{
+    int dirs[LAYERS] = {-1, -1, -1, -1};
+    char above[TREE_PATH_MAX + 1];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) : 0;
+    memcpy(above, path, len);
+    above[len] = '\0';
+    for (int i = 0; i < LAYERS; i++)
+        if (parent->layers & 1u << i)
+            dirs[i] = tree_open_dir(w->roots[i], above);
+    tree_hold(w, parent, dirs, above, len);
+}
+
 static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
 {
     char path[TREE_PATH_MAX + 2];
     size_t len;
     int dirs[LAYERS] = {-1, -1, -1, -1}, r = 0;
-    if (!tree_path(node, path, &len)) {
+    if (!tree_path(w, node, path, &len)) {
         w->out->truncated = true;
         return 0;
     }
+    if (node->parent && node->parent != w->held)
+        tree_hold_parent(w, node->parent, path);
     for (int i = 0; i < LAYERS; i++)
-        if (node->layers & 1u << i && (dirs[i] = tree_enter(w, i, path)) < 0)
+        if (node->layers & 1u << i && (dirs[i] = tree_enter(w, node, i, path)) < 0)
             w->out->truncated = true;
     struct tree_names names = {0};
     bool old_base = node->layers & LAYER_OLD_BASE, new_base = node->layers & LAYER_NEW_BASE;
@@ -412,9 +430,12 @@ static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
         }
     }
     w->out->looked += names.n;
+    size_t before = w->n_todo;
     if (r == 0)
         r = tree_compare_names(w, node, dirs, path, len, &names);
     tree_names_done(&names);
+    if (w->n_todo > before)
+        tree_hold(w, node, dirs, path, len);
     for (int i = 0; i < LAYERS; i++)
         util_close(&dirs[i]);
     return r;
@@ -430,6 +451,7 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
         .out = &changes,
         .options = options ? options : &none,
         .roots = {old->upper_fd, old->base_fd, new->upper_fd, new->base_fd},
+        .held_dirs = {-1, -1, -1, -1},
     };
     unsigned layers = 0;
     for (int i = 0; i < LAYERS; i++)
@@ -437,6 +459,7 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
     int r = tree_push(&w, NULL, "", layers);
     while (r == 0 && w.n_todo > 0)
         r = tree_compare_dir(&w, w.todo[--w.n_todo]);
+    tree_hold(&w, NULL, (int[LAYERS]){-1, -1, -1, -1}, "", 0);
     free(w.todo);
     arena_done(&w.nodes);
     if (r < 0) {

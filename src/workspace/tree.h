@@ -18,8 +18,9 @@
 #include "base/arena.h"
 #include "base/buf.h"
 
-#define TREE_PATH_MAX 4095        /* longer names cannot be given to a system call */
-#define TREE_ENTRIES_MAX 1000000u /* changes that are listed; then the list says it is cut */
+#define TREE_PATH_MAX 4095               /* longer names cannot be given to a system call */
+#define TREE_ENTRIES_MAX 1000000u        /* changes that are listed; then the list says it is cut */
+#define TREE_TEXT_MAX ((size_t)64 << 20) /* bytes of names that are kept, likewise */
 
 struct tree_state {
     int upper_fd; /* overlay layer, -1: none */
@@ -79,8 +80,9 @@ struct tree_changes {
     const char **new_dirs; /* the other way round */
     size_t n_new, cap_new;
     size_t looked;  /* names that were read to find them */
-    bool truncated; /* more than TREE_ENTRIES_MAX, deeper than TREE_PATH_MAX, or unreadable folders
-                     */
+    size_t text;    /* bytes of names that are kept */
+    bool truncated; /* more than TREE_ENTRIES_MAX or TREE_TEXT_MAX, deeper than TREE_PATH_MAX, or
+                       unreadable folders */
     struct tree_fix
         *fixes;     /* folders whose mode was opened up for us; put back by tree_changes_done */
     int own_fds[2]; /* layers the list keeps open for its entries, -1: none */

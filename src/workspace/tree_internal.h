@@ -1,4 +1,4 @@
-/* Between tree.c and tree_changes.c. */
+/* Between tree.c, tree_names.c and tree_changes.c. */
 #ifndef WORKSPACE_TREE_INTERNAL_H
 #define WORKSPACE_TREE_INTERNAL_H
 
@@ -11,6 +11,16 @@ struct tree_fix {
     mode_t mode;
     char path[];
 };
+
+struct tree_names {
+    char **list;
+    size_t n, cap, text;
+};
+
+/* 0, 1: not all could be listed, -1: memory is out. */
+int tree_names_add(struct tree_names *names, int dir_fd);
+void tree_names_done(struct tree_names *names);
+int tree_names_order(const void *a, const void *b);
 
 /* Room for one more; NULL: memory is out, and the list is as it was. */
 void *tree_grow(void *list, size_t n, size_t *cap, size_t size);

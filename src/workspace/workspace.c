@@ -51,11 +51,11 @@ static int workspace_open_base(struct workspace *ws, struct cordon_err *err)
 /* The state's own folders, and the time from which on a change is somebody's. */
 static int workspace_fill(struct workspace *ws, struct cordon_err *err)
 {
+    static const char *const parts[] = {"layer", "layer/upper", "layer/work"};
     struct stat base, st;
-    if (mkdirat(ws->state_fd, "layer", 0700) < 0 ||
-        mkdirat(ws->state_fd, "layer/upper", 0700) < 0 ||
-        mkdirat(ws->state_fd, "layer/work", 0700) < 0)
-        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
+    for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+        if (mkdirat(ws->state_fd, parts[i], 0700) < 0 && errno != EEXIST)
+            return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
     /* the guest's view of the top folder has the upper's mode */
     if (fstat(ws->base_fd, &base) < 0 ||
         fchmodat(ws->state_fd, "layer/upper", base.st_mode & 0777, 0) < 0 ||
@@ -66,27 +66,39 @@ static int workspace_fill(struct workspace *ws, struct cordon_err *err)
     return 0;
 }
 
+/* The last step. A kept one has its record first: a record without a state is nothing and goes with
+ * the next gc, a state without a record would be somebody's tree. */
+static int workspace_name_state(struct workspace *ws, const char *temp, const char *name,
+                                struct cordon_err *err)
+{
+    struct stat st;
+    _cleanup_close_ int records = ws->is_kept ? record_hold(ws->place_fd) : -1;
+    if (ws->is_kept && records < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->place);
+    if (fstatat(ws->place_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", EEXIST, "%s", ws->state);
+    if (ws->is_kept && record_write(ws, err) < 0)
+        return -1;
+    if (renameat(ws->place_fd, temp, ws->place_fd, name) == 0)
+        return 0;
+    err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", ws->state);
+    if (ws->is_kept)
+        record_remove(ws);
+    return -1;
+}
+
 /* Made under another name, locked, then renamed: a state with its real name is whole and locked. */
 static int workspace_make_state(struct workspace *ws, const char *name, struct cordon_err *err)
 {
-    char temp[64], tail[13];
-    tree_random(tail, 12);
-    snprintf(temp, sizeof(temp), WORKSPACE_NEW "-%s", tail);
+    char temp[WORKSPACE_NAME_MAX];
     ws->state = workspace_join(ws->place, name);
     if (!ws->state)
         return err_nomem(err, "workspace");
-    if (mkdirat(ws->place_fd, temp, 0700) < 0)
+    ws->state_fd = workspace_make_locked(ws->place_fd, WORKSPACE_NEW, 0700, temp);
+    if (ws->state_fd < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->place);
-    ws->state_fd = openat(ws->place_fd, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (ws->state_fd < 0 || workspace_lock(ws->state_fd, false) < 0) {
-        err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->place);
-    } else if (workspace_fill(ws, err) == 0) {
-        struct stat st;
-        if (fstatat(ws->place_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT &&
-            renameat(ws->place_fd, temp, ws->place_fd, name) == 0)
-            return 0;
-        err_set(err, CORDON_ERR_USAGE, "workspace", EEXIST, "%s", ws->state);
-    }
+    if (workspace_fill(ws, err) == 0 && workspace_name_state(ws, temp, name, err) == 0)
+        return 0;
     copy_remove(ws->place_fd, temp);
     return -1;
 }
@@ -195,14 +207,23 @@ int workspace_new(const char *root, const char *id, const char *base, struct wor
                         base);
         if (r == 0)
             r = workspace_make_state(&ws, ws.id, err);
-        if (r == 0 && (r = record_write(&ws, err)) < 0)
-            copy_remove(ws.place_fd, ws.id);
     }
     if (r < 0)
         workspace_close(&ws);
     else
         *ret_ws = ws;
     return r;
+}
+
+/* Over an empty layer. The record is replaced, never absent: without it the state would be a tree.
+ */
+static int workspace_begin_again(struct workspace *ws, struct cordon_err *err)
+{
+    ws->is_copy = false;
+    if (workspace_fill(ws, err) < 0)
+        return -1;
+    record_forget_base(ws);
+    return record_write(ws, err);
 }
 
 static int workspace_open_state(struct workspace *ws, struct cordon_err *err)
@@ -229,7 +250,13 @@ static int workspace_open_state(struct workspace *ws, struct cordon_err *err)
         ws->base = workspace_join(ws->place, ws->id);
     if (!ws->state || !ws->base)
         return err_nomem(err, "workspace");
-    return workspace_open_base(ws, err);
+    if (workspace_open_base(ws, err) < 0)
+        return -1;
+    struct stat st;
+    if (ws->is_tree ||
+        fstatat(ws->state_fd, ws->is_copy ? "copy" : "layer/work", &st, AT_SYMLINK_NOFOLLOW) == 0)
+        return 0;
+    return workspace_begin_again(ws, err); /* a discard that was cut off */
 }
 
 int workspace_open(const char *root, const char *id, struct workspace *ret_ws,
@@ -290,16 +317,15 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err)
         return err_set(err, CORDON_ERR_USAGE, "workspace", 0,
                        "%s is a task's own tree: there is nothing beneath it to go back to",
                        ws->id);
-    static const char *const parts[] = {"layer", "copy", "prev"};
+    /* each at once, so that a part is whole or absent however far this comes */
+    static const char *const parts[] = {"copy", "layer", "prev"};
     for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-        if (copy_remove(ws->state_fd, parts[i]) < 0)
+        if (copy_remove(ws->state_fd, "old") < 0 ||
+            (renameat(ws->state_fd, parts[i], ws->state_fd, "old") < 0 && errno != ENOENT) ||
+            copy_remove(ws->state_fd, "old") < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/%s", ws->state,
                            parts[i]);
-    record_remove(ws);
-    ws->is_copy = false;
-    if (workspace_fill(ws, err) < 0)
-        return -1;
-    return record_write(ws, err);
+    return workspace_begin_again(ws, err);
 }
 
 int workspace_remove(struct workspace *ws, struct cordon_err *err)

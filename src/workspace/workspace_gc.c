@@ -9,14 +9,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/err.h"
 #include "base/util.h"
 #include "workspace/copy.h"
 #include "workspace/workspace_internal.h"
-
-#define GC_NEW_AGE_S 60 /* a state is locked within moments of being made */
 
 static int list_order(const void *a, const void *b)
 {
@@ -64,17 +61,15 @@ int workspace_list(const char *root, char ***ret_ids, struct cordon_err *err)
     return 0;
 }
 
-static bool gc_is_left(int dir, const char *name)
+/* Locked until it is gone: whoever has just made it and not locked it yet makes another one. */
+static bool gc_remove(int dir, const char *name)
 {
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
         st.st_uid != geteuid())
         return false;
     _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || workspace_lock(fd, false) < 0)
-        return false;
-    /* made a moment ago and perhaps not locked yet */
-    return !str_starts(name, WORKSPACE_NEW "-") || st.st_ctime + GC_NEW_AGE_S < time(NULL);
+    return fd >= 0 && workspace_lock(fd, false) == 0 && copy_remove(dir, name) == 0;
 }
 
 static unsigned gc_folder(const char *path, const char *const *prefixes)
@@ -83,8 +78,7 @@ static unsigned gc_folder(const char *path, const char *const *prefixes)
     unsigned removed = 0;
     for (struct dirent *e; dir && (e = readdir(dir));)
         for (const char *const *p = prefixes; *p; p++)
-            if (str_starts(e->d_name, *p) && gc_is_left(dirfd(dir), e->d_name) &&
-                copy_remove(dirfd(dir), e->d_name) == 0)
+            if (str_starts(e->d_name, *p) && gc_remove(dirfd(dir), e->d_name))
                 removed++;
     if (dir)
         closedir(dir);
@@ -96,8 +90,9 @@ static unsigned gc_records(const char *root)
 {
     unsigned removed = 0;
     _cleanup_close_ int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int meta =
-        fd < 0 ? -1 : openat(fd, WORKSPACE_META, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    struct stat there;
+    bool has = fd >= 0 && fstatat(fd, WORKSPACE_META, &there, AT_SYMLINK_NOFOLLOW) == 0;
+    int meta = has ? record_hold(fd) : -1;
     DIR *dir = meta >= 0 ? fdopendir(meta) : NULL;
     if (!dir)
         util_close(&meta);

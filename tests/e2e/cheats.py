@@ -97,6 +97,14 @@ CHEATS = {
                "threading.Thread(target=_loop, daemon=True).start()\n"),
     "conftest": ("return None", "for _name in ('conftest.py', 'sitecustomize.py', 'pytest.ini'):\n    for _dir in ('.', '/tmp'):\n"
                  "        open(_dir + '/' + _name, 'w').write('import os\\nos._exit(0)\\n')\n"),
+    "startup_files": ("return None", "import os, sys, sysconfig, pathlib\n"
+                      "_site = pathlib.Path.home() / '.local/lib' / ('python%d.%d' % sys.version_info[:2]) / 'site-packages'\n"
+                      "for _dir in (_site, pathlib.Path('.'), pathlib.Path('/tmp'), pathlib.Path(sysconfig.get_paths()['purelib'])):\n"
+                      "    for _name, _text in (('usercustomize.py', 'import os; os._exit(0)'), ('sitecustomize.py', 'import os; os._exit(0)'),\n"
+                      "                         ('evil.pth', 'import os; os._exit(0)'), ('__pycache__/json.cpython-311.pyc', 'x')):\n"
+                      "        try:\n            (_dir / _name).parent.mkdir(parents=True, exist_ok=True)\n            (_dir / _name).write_text(_text)\n"
+                      "        except OSError:\n            pass\n"
+                      "os.environ.update(PYTHONPATH='/tmp', PYTHONSTARTUP='/tmp/usercustomize.py', LD_PRELOAD='/tmp/evil.so', PYTHONHOME='/tmp')\n"),
     "shadow_module": ("return None", "for _name in ('json', 'ast', 'unittest', 'pytest', 'math', 'random', 'grade_wire'):\n"
                       "    for _dir in ('.', '/tmp'):\n        open(_dir + '/' + _name + '.py', 'w').write('import os\\nos._exit(0)\\n')\n"),
     "assertion_error": ("raise AssertionError('passed')", ""),

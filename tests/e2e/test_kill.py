@@ -3,13 +3,15 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 import pytest
 
-from cordon_run import GUESTS, QUIET, check_shape, guest_path, run, start
+from cordon_run import CORDON, GUESTS, QUIET, check_shape, cordon, guest_path, host_env, run, start
 
 NOISY = ["--allow-read", GUESTS, "--time-limit", "30s", "--"]
 
@@ -155,7 +157,7 @@ def test_kill_9_of_each_of_our_processes_inside(full):
 
 def test_parent_shell_that_dies():
     """The caller goes away: the guest is of no use to anybody, but it must still end at its limit."""
-    shell = subprocess.Popen(["/bin/sh", "-c", " ".join(["exec 3>&1;", os.environ.get("CORDON", "") or _cordon(), "run",
+    shell = subprocess.Popen(["/bin/sh", "-c", " ".join(["exec 3>&1;", CORDON, "run",
                              "--time-limit", "1s", "--", "/bin/sleep", "20", "& echo $!; exit 0"])],
                              stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
     pid = int(shell.stdout.readline())
@@ -166,9 +168,6 @@ def test_parent_shell_that_dies():
     shell.stdout.close()
 
 
-def _cordon():
-    from cordon_run import CORDON
-    return CORDON
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
@@ -200,3 +199,78 @@ def test_stopped_and_continued():
     p.send_signal(signal.SIGCONT)
     assert p.wait(timeout=10) == 3
     p.communicate(timeout=10)
+
+
+# ---- files ---------------------------------------------------------------------------------------------
+
+LOOP = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); mkdir -p d/$i; echo $i > d/$i/f; echo $i > x$i.csv; done; chmod 0 d/7"
+
+
+def _sweep(place, gone):
+    """What gc has to leave: nothing of a run, and workspaces that can be looked at and removed."""
+    def ws(*words):
+        done = cordon("workspace", *words, cwd=place)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+    assert _gone(gone, 10.0)
+    ws("gc")
+    assert list((place / "tmp").iterdir()) == []
+    for ident in ws("ls").split():
+        if ident in os.listdir(place / ".sandbox"):
+            ws("diff", ident)
+            ws("run", ident, "--", "/bin/true")
+            ws("rm", ident)
+    work = place / ".sandbox"
+    assert [n for n in (os.listdir(work) if work.exists() else []) if n != ".meta"] == []
+    assert not (work / ".meta").exists() or os.listdir(work / ".meta") == []
+    left = [str(p) for top in (place / "tree", place / "out") for p in top.rglob("*") if ".cordon" in p.name]
+    assert left == [], left
+
+
+@pytest.fixture
+def place(full, monkeypatch):
+    top = pathlib.Path(tempfile.mkdtemp(prefix="e2e-", dir="/var/tmp"))
+    for name in ("tmp", "out", "tree/d"):
+        (top / name).mkdir(parents=True)
+    (top / "tree" / "a.txt").write_text("one\n")
+    monkeypatch.setenv("TMPDIR", str(top / "tmp"))
+    yield top
+    subprocess.run(["chmod", "-R", "u+rwx", str(top)], check=True)
+    shutil.rmtree(top)
+
+
+@pytest.mark.parametrize("act", ["overlay", "keep", "copy", "new", "run", "discard", "apply", "rm"])
+def test_kill_9_at_every_stage_of_a_workspace(place, act):
+    """With a layer, a copy, a record or a file on its way to the host in use: gc finds all of it."""
+    steps, took, n = 8, 0.05, 0
+    while n < steps:
+        if act == "copy":
+            groups = [g for g in os.getgroups() if g != os.getegid()] if os.geteuid() else [12345]
+            if not groups:
+                pytest.skip("needs a second group of the caller's")
+            os.chown(place / "tree" / "a.txt", -1, groups[0])
+        words = {"overlay": ["run", "--workspace", f"{place}/tree:overlay", "--temp-dir", "--output", f"**={place}/out", "--", "/bin/sh", "-c", LOOP],
+                 "keep": ["run", "--workspace", f"{place}/tree:overlay", "--keep", "--", "/bin/sh", "-c", LOOP],
+                 "new": ["workspace", "new", "--from", f"{place}/tree"]}
+        words["copy"] = words["overlay"]
+        if act not in words:
+            ident = cordon("workspace", "new", "--from", place / "tree", cwd=place).stdout.split()[-1]
+            assert cordon("workspace", "run", ident, "--", "/bin/sh", "-c", LOOP, cwd=place).returncode == 0
+            words[act] = ["workspace", act, ident] + (["--", "/bin/sh", "-c", LOOP] if act == "run" else ["--force"] if act == "apply" else [])
+        began = time.monotonic()
+        p = subprocess.Popen([CORDON, *words[act]], cwd=place, env=host_env(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if n == 0:  # how long it takes by itself
+            assert p.wait(timeout=60) == 0
+            took = min(time.monotonic() - began, 0.4)  # a busy machine: the rest is like the end
+        else:
+            time.sleep(took * n / steps)
+            pids = _tree(p.pid)
+            for pid in [p.pid] + (pids if n % 2 else []):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            p.wait(timeout=10)
+            _sweep(place, pids)
+        n += 1
+    assert run("--", "/bin/true").verdict == "ok"

@@ -1,8 +1,10 @@
 /* D18, D19: fills what can be written: bytes, inodes, names, depth.
  *
- * usage: disk write|fallocate|sparse|append|many|files|dirs|deep|names|links DIR AMOUNT
+ * usage: disk write|fallocate|sparse|append|many|files|dirs|deep|nest|closed|names|links DIR AMOUNT
  *   AMOUNT is MiB for the first four, 64 KiB files for many, a count for the rest
- * prints `done: N`, or how far it came and the errno. A refusal exits 3. */
+ *   nest is deep from the inside out: the kernel's own cost does not grow with the depth; closed is
+ * nest with folders of mode 000 prints `done: N`, or how far it came and the errno. A refusal
+ * exits 3. */
 #include "guest.h"
 
 #define MIB (1024L * 1024L)
@@ -79,6 +81,24 @@ static void fill_names(const char *mode, long n)
     }
 }
 
+/* Every folder gets a new one around it, so that all names stay short. */
+static void fill_nest(const char *mode, long n)
+{
+    mode_t bits = !strcmp(mode, "closed") ? 0 : 0755;
+    if (mkdir("d", 0755) < 0)
+        stop("mkdir");
+    for (done = 1; done < n; done++) {
+        if (mkdir("n", 0755) < 0)
+            stop("mkdir");
+        if (rename("d", "n/d") < 0)
+            stop("rename");
+        if (bits != 0755 && chmod("n/d", bits) < 0)
+            stop("chmod");
+        if (rename("n", "d") < 0)
+            stop("rename");
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = arg(argc, argv, 1, "write");
@@ -90,6 +110,8 @@ int main(int argc, char **argv)
     if (!strcmp(mode, "write") || !strcmp(mode, "fallocate") || !strcmp(mode, "sparse") ||
         !strcmp(mode, "append"))
         fill_bytes(mode, argn(argc, argv, 3, 16));
+    else if (!strcmp(mode, "nest") || !strcmp(mode, "closed"))
+        fill_nest(mode, argn(argc, argv, 3, 100));
     else
         fill_names(mode, argn(argc, argv, 3, 100));
     say("done", "%ld", done);
