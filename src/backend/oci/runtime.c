@@ -69,6 +69,18 @@ static void runtime_limit_tasks(struct native_child *c)
     native_child_fail(c, "rlimit", errno, "setrlimit");
 }
 
+/* The guest's memory is the sandbox's: all of it is inside. */
+static void runtime_enter_limits(struct native_child *c)
+{
+    int r = cgroup_enter(c->entries, c->n_entries);
+    if (r == 0 && c->oci->v2_fd >= 0)
+        r = cgroup_enter(&c->oci->v2_fd, 1);
+    if (r < 0)
+        native_child_fail(c, "cgroup", -r, "enter");
+    native_fence_cores(c);
+    runtime_limit_tasks(c);
+}
+
 /* runsc reaches its sandbox by an abstract socket of this name, and of these there is one per
  * network: in the host's it must not be that of another run. */
 static void runtime_name(const struct native_child *c, char *ret_name, size_t size)
@@ -90,19 +102,10 @@ _Noreturn void oci_runtime_exec(struct native_child *c)
     static char none_net[] = "--network=none", own_net[] = "--network=host";
     char *path = (char *)p->oci->path, keep[16], name[32];
     sigset_t none;
-    int r = 0;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    if (oci_is_gvisor(c)) {
-        /* the guest's memory is the sandbox's: all of it is inside */
-        r = cgroup_enter(c->entries, c->n_entries);
-        if (r == 0 && c->oci->v2_fd >= 0)
-            r = cgroup_enter(&c->oci->v2_fd, 1);
-        if (r < 0)
-            native_child_fail(c, "cgroup", -r, "enter");
-        native_fence_cores(c);
-        runtime_limit_tasks(c);
-    }
+    if (oci_is_gvisor(c))
+        runtime_enter_limits(c);
     int n = runtime_descriptors(c);
     if (n < 0)
         native_child_fail(c, "descriptors", errno, "runtime");
