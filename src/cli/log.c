@@ -134,7 +134,8 @@ void log_network_text(enum log_level level, const struct policy *policy,
     if (!all && (level != LOG_VERBOSE || record->verdict != NETWIRE_REFUSED))
         return;
     buf_str(out, PREFIX);
-    netlog_line(record, all, out);
+    /* a refused one is the same line whoever asked for it: scripts look for it */
+    netlog_line(record, all && record->verdict != NETWIRE_REFUSED, out);
     buf_char(out, '\n');
 }
 

@@ -22,17 +22,23 @@
 #include "host/host.h"
 #include "lang/load.h"
 #include "lang/source.h"
+#include "policy/fields.h"
 #include "policy/options.h"
 #include "run/run.h"
 
 extern char **environ;
 
 static const struct options_own run_options[] = {
-    {"language", 0, OPTIONS_REQUIRED, OPT_LANGUAGE, "NAME",
-     "language of the source, where its suffix does not say it"},
+    CLI_LANGUAGE_ROW,
     CLI_RUN_ROWS,
     CLI_HELP_ROW,
 };
+
+int cli_run_environ(struct options *options, struct cordon_err *err)
+{
+    static const struct options_own rows[] = {CLI_LANGUAGE_ROW, CLI_RUN_ROWS};
+    return options_environ(options, rows, ARRAY_SIZE(rows), environ, err);
+}
 
 struct run_cli {
     struct options options;
@@ -111,15 +117,24 @@ static void cli_on_signal(struct loop_watch *w, uint32_t events)
         run_cancel(&c->job);
 }
 
-static int cli_status_fd(const char *text, int *ret_fd, struct cordon_err *err)
+static int cli_refuse(const struct run_cli *c, int id, const char *flag, const char *value,
+                      int error, const char *why, struct cordon_err *err)
+{
+    char name[FIELDS_ENV_MAX];
+    bool is_variable =
+        options_is_variable(&c->options, id) && fields_env_of_flag(flag, name, sizeof(name));
+    return err_set(err, is_variable ? CORDON_ERR_CONFIG : CORDON_ERR_USAGE, "options", error,
+                   "%s%s %s%s", is_variable ? "" : "--", is_variable ? name : flag, value, why);
+}
+
+static int cli_status_fd(struct run_cli *c, const char *text, struct cordon_err *err)
 {
     char *end;
     errno = 0;
     long fd = strtol(text, &end, 10);
     if (errno || *end || end == text || fd < 0 || fd > 1 << 20 || fcntl((int)fd, F_GETFD) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "options", 0,
-                       "--status-fd %s: not an open descriptor", text);
-    *ret_fd = (int)fd;
+        return cli_refuse(c, OPT_STATUS_FD, "status-fd", text, 0, ": not an open descriptor", err);
+    c->status_fd = (int)fd;
     return 0;
 }
 
@@ -131,7 +146,7 @@ static int cli_open_result(struct run_cli *c, const char *path, struct cordon_er
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
         c->result_fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
         if (c->result_fd < 0)
-            return err_set(err, CORDON_ERR_USAGE, "options", errno, "--result %s", path);
+            return cli_refuse(c, OPT_RESULT, "result", path, errno, "", err);
         return 0;
     }
     const char *slash = strrchr(path, '/');
@@ -142,10 +157,10 @@ static int cli_open_result(struct run_cli *c, const char *path, struct cordon_er
     if (!dir)
         return err_nomem(err, "options");
     if (!*c->result_name)
-        return err_set(err, CORDON_ERR_USAGE, "options", EISDIR, "--result %s", path);
+        return cli_refuse(c, OPT_RESULT, "result", path, EISDIR, "", err);
     c->result_dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (c->result_dir < 0 || faccessat(c->result_dir, ".", W_OK | X_OK, AT_EACCESS) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "options", errno, "--result %s", path);
+        return cli_refuse(c, OPT_RESULT, "result", path, errno, "", err);
     return 0;
 }
 
@@ -183,10 +198,10 @@ static int cli_open(struct run_cli *c, struct cordon_err *err)
     c->stdin_fd = 0;
     if (result && cli_open_result(c, result, err) < 0)
         return -1;
-    if (status && cli_status_fd(status, &c->status_fd, err) < 0)
+    if (status && cli_status_fd(c, status, err) < 0)
         return -1;
     if (in && (c->stdin_fd = open(in, O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "options", errno, "--stdin %s", in);
+        return cli_refuse(c, OPT_STDIN, "stdin", in, errno, "", err);
     return 0;
 }
 
@@ -383,6 +398,8 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
     if (!c->is_source && options_has(&c->options, OPT_LANGUAGE))
         return err_set(err, CORDON_ERR_USAGE, "options", 0,
                        "--language is for source text; after -- stands a command");
+    if (cli_run_environ(&c->options, err) < 0)
+        return -1;
     c->is_interactive = options_has(&c->options, OPT_TERMINAL);
     if (c->is_interactive && (terminal_check(err) < 0 || cli_check_terminal(c, err) < 0))
         return -1;

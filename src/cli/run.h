@@ -16,4 +16,13 @@ enum { OPT_JSON, OPT_RESULT, OPT_STATUS_FD, OPT_STDIN, OPT_LANGUAGE, OPT_TERMINA
         NULL, 'i', OPTIONS_NONE, OPT_TERMINAL, NULL, "give the guest a terminal of its own"        \
     }
 
+#define CLI_LANGUAGE_ROW                                                                           \
+    {                                                                                              \
+        "language", 0, OPTIONS_REQUIRED, OPT_LANGUAGE, "NAME",                                     \
+            "language of the source, where its suffix does not say it"                             \
+    }
+
+/* What the line leaves out of these rows and the environment says. */
+int cli_run_environ(struct options *options, struct cordon_err *err);
+
 #endif

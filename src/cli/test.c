@@ -232,6 +232,8 @@ static int test_prepare(struct test *t, int argc, char **argv, struct cordon_err
 {
     struct policy_input input = options_input(&t->options, environ);
     input.test = true;
+    if (cli_run_environ(&t->options, err) < 0)
+        return -1;
     if (policy_resolve(&input, &t->policy, err) < 0 || test_project(t, err) < 0 ||
         test_junit(t, err) < 0 || test_command(t, err) < 0)
         return -1;

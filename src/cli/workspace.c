@@ -174,14 +174,19 @@ static void diff_stat(const struct tree_changes *changes, struct buf *out)
         buf_str(out, " the list is not complete\n");
 }
 
+static const char *workspace_mode(const struct workspace *ws)
+{
+    return ws->is_tree ? "tree" : ws->is_copy ? "copy" : "overlay";
+}
+
 static void diff_json(const struct workspace *ws, const struct tree_changes *changes,
                       const char *text, struct buf *out)
 {
     struct jsonw j = {.out = out};
     jsonw_open(&j, NULL, '{');
     jsonw_str(&j, "workspace_id", ws->id);
-    jsonw_str(&j, "base", ws->base);
-    jsonw_str(&j, "mode", ws->is_copy ? "copy" : "overlay");
+    jsonw_str(&j, "base", ws->is_tree ? NULL : ws->base);
+    jsonw_str(&j, "mode", workspace_mode(ws));
     result_json_changes(&j, changes);
     jsonw_str(&j, "diff", text);
     jsonw_close(&j, '}');
@@ -196,14 +201,14 @@ static bool diff_wants_color(const struct call *c)
     return (options_has(&c->options, OPT_COLOR) && (!when || str_eq(when, "always"))) || isatty(1);
 }
 
-static int workspace_compared(const struct call *c, struct workspace *ws,
+static int workspace_compared(const struct call *c, bool has_base, struct workspace *ws,
                               struct tree_changes *changes, struct cordon_err *err)
 {
     if (workspace_open_named(c, ws, err) < 0)
         return -1;
-    if (ws->is_tree)
+    if (ws->is_tree && has_base)
         err_set(err, CORDON_ERR_USAGE, "workspace", 0,
-                "%s is a task's own tree: every run of it gives its own diff", ws->id);
+                "%s is a task's own tree: there is no folder to apply it to", ws->id);
     else if (workspace_compare(ws, false, changes, err) == 0) {
         protect_mark(changes);
         return 0;
@@ -217,7 +222,7 @@ static int workspace_do_diff(struct call *c, struct cordon_err *err)
     struct workspace ws;
     struct tree_changes changes;
     struct buf text;
-    if (workspace_compared(c, &ws, &changes, err) < 0)
+    if (workspace_compared(c, false, &ws, &changes, err) < 0)
         return -1;
     int r = tree_diff(&changes, DIFF_MAX, &text, err);
     if (r == 0) {
@@ -264,7 +269,7 @@ static int workspace_do_apply(struct call *c, struct cordon_err *err)
     struct apply_options options = {.paths = c->argv + 1,
                                     .n_paths = c->argc > 0 ? (size_t)c->argc - 1 : 0,
                                     .force = options_has(&c->options, OPT_FORCE)};
-    if (workspace_compared(c, &ws, &changes, err) < 0)
+    if (workspace_compared(c, true, &ws, &changes, err) < 0)
         return -1;
     int r = base_load(&ws, &notes, err);
     if (r == 0)
@@ -316,7 +321,7 @@ static void ls_one(const struct call *c, const char *id, struct jsonw *j, struct
     struct workspace ws;
     struct cordon_err err;
     bool open = workspace_open(c->root, id, &ws, &err) == 0;
-    const char *mode = !open ? "in use" : ws.is_tree ? "tree" : ws.is_copy ? "copy" : "overlay";
+    const char *mode = !open ? "in use" : workspace_mode(&ws);
     if (options_has(&c->options, OPT_JSON)) {
         jsonw_open(j, NULL, '{');
         jsonw_str(j, "workspace_id", id);
@@ -486,7 +491,8 @@ const struct cli_verb cli_verb_workspace = {
     .details =
         "new --from DIR makes a workspace over DIR and prints its id; run takes the options of\n"
         "`cordon run`; diff is against DIR as it is now, apply writes into DIR, discard forgets\n"
-        "the changes. An apply with paths in conflict, or with protected paths that were not\n"
+        "the changes. Without DIR the tree is the task's own: diff is all it holds. An apply with "
+        "paths in conflict, or with protected paths that were not\n"
         "named, changes nothing: exit 77. Options stand before the sub-command's id; those of\n"
         "this verb before `run`. gc removes what killed runs left behind.\n",
     .run = workspace_run,

@@ -102,6 +102,16 @@ static int helper_ready(struct judge *j, struct judge_program *p, const char *pa
     return -1;
 }
 
+/* No case ran, and all have the same cause. */
+static void submission_refused(struct judge_state *s, const char *why)
+{
+    struct grade_outcome *o = &s->outcome;
+    o->verdict = judge_words[JUDGE_CE];
+    o->error = why;
+    for (size_t i = 0; i < o->n_tests; i++)
+        o->tests[i].verdict = o->verdict;
+}
+
 static int submission_ready(struct judge *j, struct cordon_err *err)
 {
     struct judge_state *s = j->state;
@@ -109,8 +119,7 @@ static int submission_ready(struct judge *j, struct cordon_err *err)
     if (judge_program_start(j, p, j->path, NULL, err) < 0) {
         if (err->code != CORDON_ERR_REJECTED)
             return -1;
-        s->outcome.verdict = judge_words[JUDGE_CE];
-        s->outcome.error = arena_strdup(&s->outcome.arena, err->message);
+        submission_refused(s, arena_strdup(&s->outcome.arena, err->message));
         return 0;
     }
     if (wait_for(j, p, err) < 0)
@@ -127,8 +136,7 @@ static int submission_ready(struct judge *j, struct cordon_err *err)
     judge_describe(r, how, sizeof(how));
     if (r->out[1].len > 0)
         (void)grade_keep(&s->outcome, r->out[1].data, r->out[1].len, JUDGE_OUTPUT_KEPT, &said);
-    s->outcome.verdict = judge_words[JUDGE_CE];
-    s->outcome.error = said.len ? said.data : arena_strdup(&s->outcome.arena, how);
+    submission_refused(s, said.len ? said.data : arena_strdup(&s->outcome.arena, how));
     return 0;
 }
 

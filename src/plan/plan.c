@@ -55,9 +55,6 @@ static void plan_limits(struct plan *p, const struct policy *policy)
     /* scratch pages are charged to the guest's memory: more than the limit could never be used */
     if (l->memory_bytes && l->memory_bytes < l->scratch_bytes)
         l->scratch_bytes = l->memory_bytes;
-    /* the tmpfs counts its root and our three folders as inodes too */
-    if (l->max_files && l->max_files + PLAN_SCRATCH_OWN_INODES < l->scratch_inodes)
-        l->scratch_inodes = l->max_files + PLAN_SCRATCH_OWN_INODES;
     p->scratch_exact = l->max_files != 0 || l->disk_bytes != 0;
 }
 

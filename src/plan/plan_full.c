@@ -40,6 +40,11 @@ int plan_full_op(struct plan *p, enum plan_op_kind kind, const char *src, const 
     return full_op(p, kind, src, dst, flags, 0) ? 0 : -1;
 }
 
+int plan_full_scratch(struct plan *p, const char *src, const char *dst, unsigned flags, mode_t mode)
+{
+    return full_op(p, PLAN_OP_SCRATCH, src, dst, flags, mode) ? 0 : -1;
+}
+
 static int full_folders(struct plan *p, bool image)
 {
     static const char *const plain[] = {"etc", "home", "dev", "tmp", "var", "run", PLAN_EMPTY_DIR};
@@ -361,25 +366,6 @@ static int full_fences(struct plan *p)
     return 0;
 }
 
-/* The private temporary directory: /tmp, or a folder of its own below it. */
-static int full_temp_dir(struct plan *p, const struct policy *policy, const char **ret_tmp,
-                         struct cordon_err *err)
-{
-    *ret_tmp = "/tmp";
-    if (!policy_bool(policy, FIELD_TEMP_DIR) || !policy_text(policy, FIELD_TEMP_DIR)[0])
-        return 0;
-    const char *path = policy_text(policy, FIELD_TEMP_DIR);
-    if (str_eq(path, "/tmp"))
-        return 0;
-    const char *name = arena_printf(&p->arena, "t%zu", p->n_ops);
-    if (!name || !full_op(p, PLAN_OP_SCRATCH, name, path + 1, 0, 01777))
-        return err_nomem(err, "plan");
-    if (plan_add_fence(p, path, true, false) < 0)
-        return err_nomem(err, "plan");
-    *ret_tmp = path;
-    return 0;
-}
-
 int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -394,16 +380,20 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
         return -1;
     if (full_proc(p) < 0 || full_dev(p) < 0)
         return err_nomem(err, "plan");
-    if (full_temp_dir(p, policy, &tmp, err) < 0)
-        return -1;
     if (full_scratch(p) < 0 || full_fences(p) < 0)
         return err_nomem(err, "plan");
-    if (plan_full_grants(p, req, err) < 0)
+    if (plan_temp_dir(p, policy, &tmp, err) < 0)
+        return -1;
+    size_t own = p->n_ops;
+    if (plan_full_grants(p, req, err) < 0 || plan_temp_check(p, policy, own, err) < 0)
         return -1;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
     p->hands_back_cwd = policy_value(policy, FIELD_OUTPUT)->n_items > 0;
-    if (plan_set_env(p, policy, PLAN_HOME, tmp, err) < 0)
+    if (plan_set_env(p, policy, PLAN_HOME, tmp, err) < 0 || plan_collect_files(p, req, err) < 0)
         return -1;
-    return plan_collect_files(p, req, err);
+    struct plan_limits *l = &p->limits;
+    if (l->max_files)
+        l->scratch_inodes = MIN(l->scratch_inodes, l->max_files + plan_scratch_own(p));
+    return 0;
 }

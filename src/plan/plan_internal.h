@@ -5,7 +5,6 @@
 #include "plan/plan.h"
 
 #define PLAN_APPARMOR_MAX 1024
-#define PLAN_SCRATCH_OWN_INODES 5 /* root of the tmpfs and our folders in it */
 
 void *plan_grow(struct plan *p, void *array, size_t n, size_t *cap, size_t size);
 int plan_set_env(struct plan *p, const struct policy *policy, const char *home, const char *tmp,
@@ -57,6 +56,18 @@ int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant *
 int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants,
                     size_t n, struct cordon_err *err);
 int plan_full_mask(struct plan *p, const char *path, bool dir);
+int plan_full_scratch(struct plan *p, const char *src, const char *dst, unsigned flags,
+                      mode_t mode);
+
+/* plan_temp.c: TMPDIR, after the private folders and before the grants. The check is for the
+ * operations from `first` on: a grant that holds the path would leave the guest without it. */
+int plan_temp_dir(struct plan *p, const struct policy *policy, const char **ret_tmp,
+                  struct cordon_err *err);
+int plan_temp_check(const struct plan *p, const struct policy *policy, size_t first,
+                    struct cordon_err *err);
+/* Inodes of the scratch tmpfs that are not the guest's: its root, what is mounted in it, the files
+ * put there before the start. */
+uint64_t plan_scratch_own(const struct plan *p);
 
 /* plan_sockets.c: sockets of the host's programs below the grants are covered. */
 int plan_sockets(struct plan *p, const struct plan_grant *grants, size_t n, struct cordon_err *err);

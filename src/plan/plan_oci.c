@@ -286,6 +286,8 @@ static int oci_op(struct plan *p, struct jsonw *j, size_t i, struct cordon_err *
             return 0;
         if (p->oci->alone)
             return oci_own_tmpfs(p, j, op, err);
+        if (op->flags & PLAN_SCRATCH_FOLDER)
+            return 0;
         return oci_bind(p, j, op, arena_printf(&p->arena, PLAN_OCI_SCRATCH "/%s", op->src), true,
                         err);
     case PLAN_OP_MASK:

@@ -146,11 +146,10 @@ static void zsh_doc(struct buf *out, const char *text)
     }
 }
 
-static void zsh_option(const struct entry *e, struct buf *out)
+/* After the option's own name, up to the end of the specification. */
+static void zsh_rest(const struct entry *e, struct buf *out)
 {
-    if (!e->name)
-        return;
-    buf_printf(out, "            '*--%s%s[", e->name, e->takes_value ? "=" : "");
+    buf_char(out, '[');
     zsh_doc(out, e->doc);
     buf_char(out, ']');
     if (e->takes_value) {
@@ -162,11 +161,25 @@ static void zsh_option(const struct entry *e, struct buf *out)
             for (const char *const *w = e->words; *w; w++)
                 buf_printf(out, "%s%s", w == e->words ? "" : " ", *w);
             buf_char(out, ')');
+        } else if (e->name && str_eq(e->name, "profile")) {
+            buf_str(out, "{compadd -- $(cordon profile ls 2>/dev/null | cut -f1)}");
         } else if (e->is_path) {
             buf_str(out, "_files");
         }
     }
     buf_str(out, "' \\\n");
+}
+
+static void zsh_option(const struct entry *e, struct buf *out)
+{
+    if (e->name) {
+        buf_printf(out, "            '*--%s%s", e->name, e->takes_value ? "=" : "");
+        zsh_rest(e, out);
+    }
+    if (e->letter) {
+        buf_printf(out, "            '*-%c%s", e->letter, e->takes_value ? "+" : "");
+        zsh_rest(e, out);
+    }
 }
 
 static void complete_zsh(const struct show_verb *verbs, size_t n, struct buf *out)

@@ -99,6 +99,7 @@ uint64_t fields_min(enum field_id id)
         FIELD_TIME_LIMIT,     FIELD_CPU_TIME,           FIELD_MEMORY_LIMIT,
         FIELD_PROCESSES,      FIELD_FILE_DESCRIPTORS,   FIELD_SCRATCH_SIZE,
         FIELD_SCRATCH_INODES, FIELD_COMPILE_TIME_LIMIT, FIELD_COMPILE_MEMORY_LIMIT,
+        FIELD_DISK_LIMIT,     FIELD_MAX_FILES,
     };
     for (size_t i = 0; i < ARRAY_SIZE(positive); i++) {
         if (positive[i] == id)
@@ -109,7 +110,11 @@ uint64_t fields_min(enum field_id id)
 
 bool fields_env_name(enum field_id id, char *ret_name, size_t size)
 {
-    const char *flag = policy_fields[id].flag;
+    return fields_env_of_flag(policy_fields[id].flag, ret_name, size);
+}
+
+bool fields_env_of_flag(const char *flag, char *ret_name, size_t size)
+{
     if (!*flag)
         return false;
     int n = snprintf(ret_name, size, "CORDON_%s", flag);

@@ -31,6 +31,7 @@ uint64_t fields_min(enum field_id id);
 /* "CORDON_TIME_LIMIT"; size is enough with FIELDS_ENV_MAX. False for a row without a flag. */
 #define FIELDS_ENV_MAX 64
 bool fields_env_name(enum field_id id, char *ret_name, size_t size);
+bool fields_env_of_flag(const char *flag, char *ret_name, size_t size);
 
 /* Number of single-letter edits (insert, delete, change, swap) between two words, at most max + 1.
  */

@@ -5,6 +5,8 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "policy/fields.h"
+#include "policy/units.h"
+#include "policy/value.h"
 
 /* Options about the policy as a whole; they have no row in the field table. */
 enum shared_id { SHARED_PROFILE, SHARED_SANDBOX, SHARED_CONFIG, SHARED_LOG };
@@ -89,7 +91,7 @@ static void record(struct parser *p, const struct found *found, const char *valu
 {
     struct options *out = p->out;
     if (found->own) {
-        out->own[out->n_own++] = (struct options_hit){found->own->id, value};
+        out->own[out->n_own++] = (struct options_hit){.id = found->own->id, .value = value};
         return;
     }
     if (!found->shared) {
@@ -163,7 +165,7 @@ int options_parse(int argc, char **argv, const struct options_own *own, size_t n
     struct options out = {0};
     size_t words = argc > 0 ? (size_t)argc : 1;
     out.settings = calloc(words, sizeof(*out.settings));
-    out.own = calloc(words, sizeof(*out.own));
+    out.own = calloc(words + n_own, sizeof(*out.own)); /* with room for the environment's */
     if (!out.settings || !out.own) {
         options_done(&out);
         return err_nomem(err, "usage");
@@ -192,6 +194,45 @@ int options_parse(int argc, char **argv, const struct options_own *own, size_t n
     return 0;
 }
 
+static int options_variable(struct options *options, const struct options_own *row,
+                            char *const *vars, struct cordon_err *err)
+{
+    char name[FIELDS_ENV_MAX];
+    const char *value = fields_env_of_flag(row->name, name, sizeof(name))
+                            ? value_env(vars, name, strlen(name))
+                            : NULL;
+    if (!value)
+        return 0;
+    if (!*value)
+        return err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s: the value is empty", name);
+    if (row->arg == OPTIONS_NONE) {
+        bool wanted = false;
+        const char *wrong = units_bool(value, &wanted);
+        if (wrong)
+            return err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s: '%.200s' %s", name, value,
+                           wrong);
+        if (!wanted)
+            return 0;
+        value = NULL;
+    }
+    options->own[options->n_own++] =
+        (struct options_hit){.id = row->id, .value = value, .from_environ = true};
+    return 0;
+}
+
+int options_environ(struct options *options, const struct options_own *own, size_t n_own,
+                    char *const *vars, struct cordon_err *err)
+{
+    for (size_t i = 0; i < n_own; i++) {
+        if (own[i].name && !options_has(options, own[i].id) &&
+            options_variable(options, &own[i], vars, err) < 0) {
+            policy_err_clean(err);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 void options_done(struct options *options)
 {
     free(options->settings);
@@ -204,6 +245,15 @@ bool options_has(const struct options *options, int id)
     for (size_t i = 0; i < options->n_own; i++) {
         if (options->own[i].id == id)
             return true;
+    }
+    return false;
+}
+
+bool options_is_variable(const struct options *options, int id)
+{
+    for (size_t i = options->n_own; i-- > 0;) {
+        if (options->own[i].id == id)
+            return options->own[i].from_environ;
     }
     return false;
 }

@@ -24,6 +24,7 @@ struct options_own {
 struct options_hit {
     int id;
     const char *value; /* NULL when bare */
+    bool from_environ;
 };
 
 struct options {
@@ -43,9 +44,15 @@ struct options {
  * --sandbox-log and --config are accepted as well. A wrong line is CORDON_ERR_USAGE. */
 int options_parse(int argc, char **argv, const struct options_own *own, size_t n_own,
                   bool with_policy, struct options *ret_options, struct cordon_err *err);
+/* Options of the given rows that the line leaves out, from CORDON_ and their long name; *options is
+ * of a line that was parsed with at least these rows. A wrong value is CORDON_ERR_CONFIG. */
+int options_environ(struct options *options, const struct options_own *own, size_t n_own,
+                    char *const *vars, struct cordon_err *err);
 void options_done(struct options *options);
 
 bool options_has(const struct options *options, int id);
+/* Its value comes from a variable, not from the line. */
+bool options_is_variable(const struct options *options, int id);
 /* Value of the last one given; NULL when absent or bare. */
 const char *options_get(const struct options *options, int id);
 

@@ -93,8 +93,10 @@ static int apply_variable(struct resolver *r, const char *entry)
         flag[n++] = *p == '_' ? '-' : (*p >= 'A' && *p <= 'Z') ? (char)(*p | 0x20) : '\0';
     flag[n] = '\0';
 
-    if (str_eq(flag, "profile") || str_eq(flag, "config"))
+    if (str_eq(flag, "profile") || str_eq(flag, "sandbox") || str_eq(flag, "config"))
         return 0;
+    if (str_eq(flag, "sandbox-log"))
+        n = (size_t)snprintf(flag, sizeof(flag), "%s", policy_fields[FIELD_LOG].flag);
     enum field_id id = strlen(flag) == n ? fields_by_flag(flag) : FIELD_COUNT_;
     if (id == FIELD_COUNT_)
         return refuse_near_miss(r, name);
@@ -259,8 +261,8 @@ static int unknown_profile(struct resolver *r, const char *where, const char *na
     if (near.best)
         return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0,
                        "%sunknown profile '%.100s' (did you mean '%s'?)", where, name, near.best);
-    return err_set(r->err, CORDON_ERR_CONFIG, "policy", 0, "%sunknown profile '%.100s'", where,
-                   name);
+    err_set(r->err, CORDON_ERR_CONFIG, "policy", 0, "%sunknown profile '%.100s'", where, name);
+    return err_hint(r->err, "`cordon profile ls` lists the levels and profiles there are");
 }
 
 static int check_ancestry(struct resolver *r, size_t file, struct config_profile *profile)
@@ -328,6 +330,10 @@ static const char *chosen_profile(const struct resolver *r)
     if (r->in->profile)
         return r->in->profile;
     const char *name = value_env(r->in->environ, "CORDON_PROFILE", strlen("CORDON_PROFILE"));
+    if (!name)
+        name = value_env(r->in->environ, "CORDON_SANDBOX", strlen("CORDON_SANDBOX"));
+    if (name && str_eq(name, "true"))
+        name = NULL; /* as the bare --sandbox: what there is anyway */
     for (size_t f = 0; !name && r->in->test && f < RESOLVE_N_FILES; f++)
         name = r->files[f] ? r->files[f]->test_profile : NULL;
     return name;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include <unistd.h>
+
 #include "base/jsonw.h"
 #include "base/util.h"
 
@@ -142,6 +144,18 @@ static bool result_is_over(const struct result *r, const struct plan *p)
            r->usage.peak_memory_bytes > p->limits.memory_bytes + RESULT_RSS_SLACK;
 }
 
+#define RESULT_LEAST_MEMORY (1u << 20)
+
+/* A limit that Cordon's own first process does not fit in, and a group that was full to the last
+ * page: the kernel does not count who dies of a page it cannot have as one that it chose to kill.
+ */
+static bool result_is_starved(const struct result *r, const struct plan *p)
+{
+    return p->limits.memory_bytes && p->limits.memory_bytes < RESULT_LEAST_MEMORY &&
+           p->by_group.memory &&
+           r->usage.peak_memory_bytes + (uint64_t)sysconf(_SC_PAGESIZE) > p->limits.memory_bytes;
+}
+
 /* It failed: because it was refused memory? Asking for more than can be given, or a program file
  * whose static arrays do (the kernel ends it half loaded: SIGSEGV, before 5.17 SIGKILL). */
 static bool result_is_memory(const struct result *r, const struct plan *p,
@@ -272,7 +286,7 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
 
     if (o->end == BACKEND_SETUP_FAILED && s->cause == CAUSE_NONE) {
         r->verdict = VERDICT_SANDBOX_ERROR;
-        if (o->usage.oom_kills > 0)
+        if (o->usage.oom_kills > 0 || result_is_starved(r, s->plan))
             result_memory(r, policy);
         else
             result_from_error(r, &s->err);
@@ -299,7 +313,7 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
     case BACKEND_EXEC_FAILED: result_by_exec(r, s, policy); break;
     case BACKEND_KILLED:
     case BACKEND_SETUP_FAILED:
-        if (o->usage.oom_kills > 0)
+        if (o->usage.oom_kills > 0 || (s->cause == CAUSE_NONE && result_is_starved(r, s->plan)))
             result_memory(r, policy); /* the kernel took the whole group, pid 1 included */
         else
             result_by_cause(r, s, policy);

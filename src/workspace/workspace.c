@@ -470,6 +470,10 @@ int workspace_compare(const struct workspace *ws, bool since_run, struct tree_ch
     struct tree_options options = {0};
     struct tree_state old = {-1, ws->base_fd}, new = {-1, ws->base_fd};
     workspace_own_root(ws, &options.skip_dev, &options.skip_ino);
+    if (ws->is_tree) { /* it began empty */
+        old.base_fd = -1;
+        return tree_compare(&old, &new, &options, ret_changes, err);
+    }
     /* the descriptors stay open as long as the changes refer to them: they are the list's own */
     int prev = since_run && ws->has_prev
                    ? openat(ws->state_fd, "prev", O_RDONLY | O_DIRECTORY | O_CLOEXEC)

@@ -171,6 +171,38 @@ def test_environment_variable_and_precedence():
     assert r.verdict == "ok"
 
 
+def test_every_option_has_its_variable(shared):
+    """Also the synonyms, and the options that are no part of the policy."""
+    (shared / "in").write_text("from a file\n")
+    env = {"CORDON_JSON": "true", "CORDON_RESULT": str(shared / "r.json"), "CORDON_STDIN": str(shared / "in"),
+           "CORDON_STATUS_FD": "2", "CORDON_LANGUAGE": "sh", "CORDON_SANDBOX": "strict", "CORDON_SANDBOX_LOG": "quiet"}
+    r = run("--", "/bin/cat", env=env, as_json=False)
+    assert r.code == 0, str(r)
+    for text in (r.raw, r.log, (shared / "r.json").read_bytes()):
+        assert json.loads(text)["stdout"] == "from a file\n"
+    (shared / "script").write_text("cat\n")
+    r = run("--stdin", "/dev/null", shared / "script", env={**env, "CORDON_JSON": "0"}, as_json=False)
+    assert (r.code, r.raw) == (0, b""), "the line is the stronger"
+    assert "time_limit = 10s   level strict" in cordon("explain", env={"CORDON_SANDBOX": "strict"}).stdout
+    assert "profile = default" in cordon("explain", env={"CORDON_SANDBOX": "true"}).stdout
+
+
+@pytest.mark.parametrize("name,value,said", [
+    ("JSON", "perhaps", "is not a truth value"), ("RESULT", "/no/such/r", "No such file"), ("STDIN", "/no/such", "No such file"),
+    ("STATUS_FD", "77", "not an open descriptor"), ("LANGUAGE", "", "the value is empty"), ("SANDBOX", "nope", "unknown profile"),
+    ("SANDBOX_LOG", "loud", "is not one of"),
+])
+def test_a_wrong_variable_is_named_and_nothing_runs(name, value, said):
+    r = run("--", "/bin/echo", "ran", env={"CORDON_" + name: value}, as_json=False)
+    assert (r.code, r.raw) == (78, b""), str(r)
+    assert said in r.log.decode() and (name == "SANDBOX" or "CORDON_" + name in r.log.decode()), str(r)
+
+
+def test_an_unknown_profile_says_where_the_names_are():
+    r = run("--profile", "nope", "--", "/bin/true", as_json=False)
+    assert r.code == 78 and b"Error: unknown profile 'nope'\nHint: `cordon profile ls`" in r.log, str(r)
+
+
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["--version"]])
 def test_help_and_version(words):
     done = cordon(*words)

@@ -262,6 +262,7 @@ def test_help_has_every_row(verb):
 def test_completions_have_every_row(shell):
     done = cordon("completions", shell)
     assert done.returncode == 0
+    assert re.search(r"(?<![\w-])-i\b|-s i\b", done.stdout), "options that are one letter"
     sign = " -l {}" if shell == "fish" else "--{}"
     for flag in [*FLAGS, "json", "result", "stdin", "path", "schema"]:
         assert re.search(re.escape(sign.format(flag)) + r"(?![\w-])", done.stdout), (shell, flag)

@@ -136,6 +136,7 @@ def test_a_compiler_that_fails_is_shown_and_nothing_runs(cases, shared):
     outcome = report("--cases", cases, path)
     assert outcome["verdict"] == "CE" and "nothing_like_this" in outcome["error"]
     assert [d["status"] for d in outcome["details"]] == ["not_run", "not_run"] and outcome["not_run"] == 2
+    assert verdicts(outcome) == ["CE", "CE"]
 
 
 def test_compiled_once_for_all_cases(shared):

@@ -141,6 +141,31 @@ def test_full_scratch_and_failure(full):
     assert (r.verdict, r.result["limit"]["name"]) == ("disk_limit", "max_files"), str(r)
 
 
+@pytest.mark.parametrize("n", [1, 4])
+def test_as_many_files_as_allowed_and_no_more(full, shared, n):
+    """What Cordon itself puts there does not count."""
+    (shared / "f").write_text("x")
+    code = "import sys\nfor i in range(9):\n    open(f'/tmp/{i}', 'w').close()\n    print(i + 1, flush=True)\n"
+    r = run("--max-files", str(n), "--temp-dir=/tmp/q/r", "--mount", f"{shared}:/tmp/x/y", "--file", f"s/a={shared}/f",
+            "--file", f"s/b={shared}/f", "--", "/usr/bin/python3", "-S", "-c", code)
+    assert r.verdict == "disk_limit" and r.out.split()[-1] == str(n), str(r)
+
+
+@pytest.mark.parametrize("flag", ["--max-files", "--disk-limit"])
+def test_zero_is_no_limit_at_all(flag):
+    r = run(flag, "0", "--", "/bin/true", as_json=False)
+    assert r.code == 64 and b"more than zero" in r.log, str(r)
+
+
+@pytest.mark.parametrize("size", ["1K", "4096", "16K"])
+def test_too_little_memory_to_start_is_the_limits_doing(size):
+    r = run("--memory-limit", size, "--", "/bin/true")
+    if "memory by cgroup" not in r.result["enforcement"]["layers"]["limits"] and r.verdict == "ok":
+        return  # held by looking: it was over before anybody looked
+    assert (r.verdict, r.code) == ("memory_limit", 125), str(r)
+    assert r.result["limit"] == {"name": "memory_limit", "value": size}
+
+
 def test_largest_file_by_signal(full):
     r = run("--max-file-size", "1M", "--", "/bin/sh", "-c", "exec head -c 8000000 /dev/zero > /tmp/f")
     assert r.verdict in ("disk_limit", "nonzero_exit"), str(r)

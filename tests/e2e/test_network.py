@@ -154,7 +154,7 @@ def test_attempts_are_recorded(net):
 def test_log_lines(net):
     r = net.run(*OK, "--log-network", "--", "/bin/sh", "-c", "curl -sS http://ok.test/; curl -sS http://evil.com/; true", as_json=False)
     lines = [line for line in r.log_text.splitlines() if line.startswith("[SANDBOX] Network")]
-    assert any("blocked: evil.com" in line for line in lines), r.log_text
+    assert "[SANDBOX] Network attempt blocked: evil.com" in lines, r.log_text
     assert any("ok.test:80" in line and "203.0.113.10" in line or "2001:db8::10" in line for line in lines), r.log_text
     r = net.run(*OK, "--log", "verbose", "--", "/bin/sh", "-c", "curl -sS http://evil.com/; true", as_json=False)
     assert "[SANDBOX] Network attempt blocked: evil.com" in r.log_text.splitlines(), r.log_text

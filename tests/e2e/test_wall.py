@@ -118,6 +118,18 @@ def test_temp_dir_option(full):
     assert r.out == "ok\n", str(r)
 
 
+@pytest.mark.parametrize("path", ["/tmp/a", "/tmp/a/b/c", "/home/sandbox/t", "/dev/shm/t", "/home/sandbox", "/scratch"])
+def test_temp_dir_at_a_path_of_its_own(full, path):
+    r = run(f"--temp-dir={path}", "--", "/bin/sh", "-c", 'echo "$TMPDIR"; echo x > "$TMPDIR/f" && echo y > /tmp/g && cat "$TMPDIR/f"')
+    assert (r.verdict, r.out) == ("ok", f"{path}\nx\n"), str(r)
+
+
+@pytest.mark.parametrize("path", ["/", "/etc", "/usr/t", "/bin/t", "/proc/t", "/dev", "/home", "/workspace/t", "/granted"])
+def test_temp_dir_covers_nothing_and_lies_in_no_grant(full, shared, path):
+    r = run(f"--temp-dir={path}", "--workspace", shared, "--mount", f"{shared}:/granted", "--", "/bin/true")
+    assert (r.code, r.verdict) == (64, "sandbox_error") and "temp_dir" in r.result["error"], str(r)
+
+
 def test_grant_to_read(world, shared):
     (shared / "f").write_text("readable\n")
     r = probe("cat", shared / "f")

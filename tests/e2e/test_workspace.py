@@ -274,6 +274,11 @@ def test_a_tasks_own_tree(shared):
     assert "+y = 2" in r["diff"] and (tree / "m.py").read_text() == "x = 1\ny = 2\n"
     r = ws_run("t", "rm -r d; cat m.py", shared)
     assert [c["path"] for c in r["changed_files"]] == ["d/f"] and not (tree / "d").exists()
+    whole = json.loads(ws("diff", "t", "--json", cwd=shared).stdout)
+    assert (whole["mode"], whole["base"]) == ("tree", None), "it began empty: the diff is all it holds"
+    assert [(c["path"], c["kind"]) for c in whole["changed_files"]] == [("m.py", "added")]
+    assert ws("diff", "t", cwd=shared).stdout == whole["diff"] and "+x = 1\n+y = 2\n" in whole["diff"]
+    assert "no folder to apply it to" in ws("apply", "t", cwd=shared, code=64).stderr
     ws("rm", "t", cwd=shared)
     assert not tree.exists()
 

@@ -244,6 +244,8 @@ static void root_scratch(struct root *r, const struct plan_op *op)
 {
     const struct plan_limits *l = &r->c->plan->limits;
     char path[64];
+    if (op->flags & PLAN_SCRATCH_FOLDER)
+        return; /* made with the others */
     if (!r->scratch_up) {
         char size[40], inodes[40];
         snprintf(size, sizeof(size), "size=%llu", (unsigned long long)l->scratch_bytes);
@@ -426,7 +428,7 @@ static void root_do_template(struct root *r, size_t i)
         root_do(r, i);
     else if (op->kind == PLAN_OP_PROC)
         root_fs_op(r, op);
-    else if (op->kind != PLAN_OP_MASK)
+    else if (op->kind != PLAN_OP_MASK && !(op->flags & PLAN_SCRATCH_FOLDER))
         native_root_make_target(r->c, r->fd, op, true);
 }
 

@@ -321,6 +321,8 @@ static void old_scratch_make(struct old *o)
 static void old_scratch(struct old *o, const struct plan_op *op)
 {
     char path[64], from[FD_PATH_MAX];
+    if (op->flags & PLAN_SCRATCH_FOLDER)
+        return; /* made with the others */
     if (!o->scratch_up)
         old_scratch_make(o);
     native_root_make_target(o->c, o->fd, op, true);

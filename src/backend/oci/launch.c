@@ -180,6 +180,8 @@ static void launch_scratch(struct native_child *c, int rootfd, const struct plan
     launch_mkdir(c, path, op->mode);
     if (!c->plan->oci->alone && chown(path, PLAN_GUEST_UID, PLAN_GUEST_GID) < 0)
         native_child_fail(c, "scratch", errno, path);
+    if (op->flags & PLAN_SCRATCH_FOLDER)
+        return;
     native_root_make_target(c, rootfd, op, true);
     if (plan_oci_is_laid(c->plan, op))
         launch_lay_own(c, rootfd, path, op->dst);
