@@ -77,8 +77,11 @@ static int workspace_name_state(struct workspace *ws, const char *temp, const ch
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->place);
     if (fstatat(ws->place_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
         return err_set(err, CORDON_ERR_USAGE, "workspace", EEXIST, "%s", ws->state);
-    if (ws->is_kept && record_write(ws, err) < 0)
-        return -1;
+    if (ws->is_kept) {
+        record_forget_base(ws); /* of one with this id whose removal was cut off */
+        if (record_write(ws, err) < 0)
+            return -1;
+    }
     if (renameat(ws->place_fd, temp, ws->place_fd, name) == 0)
         return 0;
     err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", ws->state);
@@ -176,8 +179,14 @@ static int workspace_make_tree(struct workspace *ws, struct cordon_err *err)
     ws->base = workspace_join(ws->place, ws->id);
     if (!ws->base)
         return err_nomem(err, "workspace");
+    struct stat st;
+    bool has_records = fstatat(ws->place_fd, WORKSPACE_META, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    _cleanup_close_ int records = has_records ? record_hold(ws->place_fd) : -1;
     if (mkdirat(ws->place_fd, ws->id, 0700) < 0)
         return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", ws->base);
+    /* left by a removal that was cut off: the tree would be taken for what it says */
+    if (records >= 0)
+        record_remove(ws);
     return workspace_open_base(ws, err);
 }
 
@@ -226,23 +235,34 @@ static int workspace_begin_again(struct workspace *ws, struct cordon_err *err)
     return record_write(ws, err);
 }
 
-static int workspace_open_state(struct workspace *ws, struct cordon_err *err)
+/* Between opening and locking it may have been removed, and another one made with its name. */
+static int workspace_lock_state(struct workspace *ws, struct cordon_err *err)
 {
-    int r = record_read(ws, err);
-    if (r < 0)
-        return -1;
-    int fd = openat(ws->place_fd, ws->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(err, CORDON_ERR_USAGE, "workspace", errno == ENOENT ? 0 : errno,
-                       "no workspace %s in %s", ws->id, ws->place);
-    if (workspace_lock(fd, false) < 0) {
-        int e = errno;
-        close(fd);
-        if (e != EWOULDBLOCK)
-            return err_set(err, CORDON_ERR_INTERNAL, "workspace", e, "lock %s", ws->id);
+    struct stat own, named;
+    _cleanup_close_ int fd =
+        openat(ws->place_fd, ws->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && workspace_lock(fd, false) < 0) {
+        if (errno != EWOULDBLOCK)
+            return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "lock %s", ws->id);
         return err_set(err, CORDON_ERR_USAGE, "workspace", 0, "workspace %s is in use", ws->id);
     }
-    ws->state_fd = fd;
+    if (fd < 0 || fstat(fd, &own) < 0 ||
+        fstatat(ws->place_fd, ws->id, &named, AT_SYMLINK_NOFOLLOW) < 0)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", errno == ENOENT ? 0 : errno,
+                       "no workspace %s in %s", ws->id, ws->place);
+    if (own.st_ino != named.st_ino || own.st_dev != named.st_dev)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", 0, "workspace %s is in use", ws->id);
+    ws->state_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* The record is read under the lock; the state has no path before it is known whose it is, so that
+ * no error on the way removes it. */
+static int workspace_open_state(struct workspace *ws, struct cordon_err *err)
+{
+    int r = workspace_lock_state(ws, err) < 0 ? -1 : record_read(ws, err);
+    if (r < 0)
+        return -1;
     ws->is_kept = r == 1;
     ws->is_tree = r == 0;
     ws->state = workspace_join(ws->place, ws->id);
@@ -273,16 +293,6 @@ int workspace_open(const char *root, const char *id, struct workspace *ret_ws,
     }
     *ret_ws = ws;
     return 0;
-}
-
-/* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. */
-static int workspace_drop(const struct workspace *ws, const char *name)
-{
-    char trash[64] = WORKSPACE_TRASH "-";
-    tree_random(trash + strlen(trash), 12);
-    if (renameat(ws->place_fd, name, ws->place_fd, trash) < 0)
-        return errno == ENOENT ? 0 : -1;
-    return copy_remove(ws->place_fd, trash);
 }
 
 void workspace_close_beside(struct workspace *ws)
@@ -328,13 +338,27 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err)
     return workspace_begin_again(ws, err);
 }
 
+/* The state first: a record without a state is nothing, a state without a record would be a tree.
+ * Nobody makes a new one with this id in between, whose record would go in its place. */
+static int workspace_unname(const struct workspace *ws, const char *trash)
+{
+    _cleanup_close_ int records = ws->is_kept ? record_hold(ws->place_fd) : -1;
+    if (ws->is_kept && records < 0)
+        return -1;
+    if (renameat(ws->place_fd, ws->id, ws->place_fd, trash) < 0 && errno != ENOENT)
+        return -1;
+    if (ws->is_kept)
+        record_remove(ws);
+    return 0;
+}
+
+/* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. */
 int workspace_remove(struct workspace *ws, struct cordon_err *err)
 {
-    /* the state first: a record without a state is nothing, a state without a record would be a
-     * tree */
-    if (workspace_drop(ws, ws->id) < 0)
+    char trash[64] = WORKSPACE_TRASH "-";
+    tree_random(trash + strlen(trash), 12);
+    if (workspace_unname(ws, trash) < 0 || copy_remove(ws->place_fd, trash) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
-    record_remove(ws);
     ws->has_prev = false;
     return 0;
 }
@@ -354,7 +378,8 @@ static void workspace_own_root(const struct workspace *ws, dev_t *ret_dev, ino_t
 
 int workspace_copy_begin(struct workspace *ws, int *ret_fd, struct cordon_err *err)
 {
-    if (mkdirat(ws->state_fd, "copy", 0700) < 0)
+    /* there is one only where an earlier copy was cut off: guests never worked on it */
+    if (copy_remove(ws->state_fd, "copy") < 0 || mkdirat(ws->state_fd, "copy", 0700) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/copy", ws->state);
     int to = openat(ws->state_fd, "copy", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (to < 0)

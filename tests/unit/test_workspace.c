@@ -1,12 +1,14 @@
 /* Workspaces without a guest: ids, protected names, states, notes on the host's files, apply. */
 #include "workspace/workspace.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 
 #include "base/util.h"
 #include "workspace/apply.h"
+#include "workspace/collect.h"
 #include "workspace/copy.h"
 #include "workspace/protect.h"
 
@@ -47,6 +50,61 @@ static int remove_top(void **state)
     int r = copy_remove(fd, strrchr(top, '/') + 1);
     close(fd);
     return r;
+}
+
+/* ---- What the file system says, and what it was asked ---- */
+
+int __real_unlinkat(int dir, const char *name, int flags);
+int __real_renameat(int from_dir, const char *from, int to_dir, const char *to);
+int __real_linkat(int from_dir, const char *from, int to_dir, const char *to, int flags);
+int __wrap_unlinkat(int dir, const char *name, int flags);
+int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to);
+int __wrap_linkat(int from_dir, const char *from, int to_dir, const char *to, int flags);
+
+static struct {
+    const char *stays; /* a name that cannot be removed */
+    int why;
+    bool no_links;
+    int asked;            /* removals of that name */
+    bool watches_records; /* what happened while the records were locked */
+    bool locked_rename, locked_record, locked_slow;
+} fs;
+
+static bool records_are_locked(void)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/root/.meta", top);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY);
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+}
+
+int __wrap_unlinkat(int dir, const char *name, int flags)
+{
+    if (fs.stays && str_eq(name, fs.stays)) {
+        assert_true(++fs.asked < 10);
+        errno = fs.why;
+        return -1;
+    }
+    if (fs.watches_records && str_eq(name, ".meta/w"))
+        fs.locked_record = records_are_locked();
+    if (fs.watches_records && str_eq(name, "slow"))
+        fs.locked_slow = records_are_locked();
+    return __real_unlinkat(dir, name, flags);
+}
+
+int __wrap_renameat(int from_dir, const char *from, int to_dir, const char *to)
+{
+    if (fs.watches_records && str_eq(from, "w"))
+        fs.locked_rename = records_are_locked();
+    return __real_renameat(from_dir, from, to_dir, to);
+}
+
+int __wrap_linkat(int from_dir, const char *from, int to_dir, const char *to, int flags)
+{
+    if (!fs.no_links)
+        return __real_linkat(from_dir, from, to_dir, to, flags);
+    errno = ENOENT;
+    return -1;
 }
 
 static void ids(void **state)
@@ -176,6 +234,14 @@ static void forged_records_do_not_count(void **state)
     assert_true(ws.is_tree);
     assert_non_null(strstr(ws.base, "/root/t"));
     workspace_close(&ws);
+    /* one that cannot be understood is an error, and costs nobody their files */
+    snprintf(path, sizeof(path), "%s/root/.meta", top);
+    assert_int_equal(mkdir(path, 0700), 0);
+    put("root/.meta/t", "cordon-workspace 1\nmode\n");
+    assert_int_equal(workspace_open(root, "t", &ws, &err), -1);
+    assert_int_equal(err.code, CORDON_ERR_CONFIG);
+    snprintf(path, sizeof(path), "%s/root/t/meta", top);
+    assert_int_equal(access(path, F_OK), 0);
 }
 
 /* ---- Copies have bounds ---- */
@@ -237,6 +303,149 @@ static void copies_are_bounded(void **state)
     assert_int_equal(st.st_blocks, 0);
 }
 
+/* ---- Removals end ---- */
+
+static void removals_end_where_something_stays(void **state)
+{
+    (void)state;
+    static const char *const where[] = {"base/stays", "base/sub/stays"};
+    static const int whys[] = {EACCES, EROFS, EPERM, ENOENT};
+    char path[256];
+    snprintf(path, sizeof(path), "%s/base/sub", top);
+    assert_int_equal(mkdir(path, 0755), 0);
+    _cleanup_close_ int at = open(top, O_RDONLY | O_DIRECTORY);
+    for (size_t i = 0; i < ARRAY_SIZE(where); i++)
+        for (size_t k = 0; k < ARRAY_SIZE(whys); k++) {
+            mkdir(path, 0755);
+            put(where[i], "x");
+            fs.stays = "stays";
+            fs.why = whys[k];
+            fs.asked = 0;
+            int r = copy_remove(at, "base"), e = errno;
+            fs.stays = NULL;
+            assert_int_equal(r, -1);
+            assert_int_equal(e, whys[k] == ENOENT ? ENOTEMPTY : whys[k]);
+        }
+    assert_int_equal(copy_remove(at, "base"), 0);
+    assert_int_equal(faccessat(at, "base", F_OK, 0), -1);
+}
+
+/* A new one with the same id waits until state and record are gone, not for the whole removal. */
+static void removal_holds_the_records(void **state)
+{
+    (void)state;
+    struct cordon_err err = {0};
+    struct workspace ws;
+    char base[128], root[128];
+    snprintf(base, sizeof(base), "%s/base", top);
+    snprintf(root, sizeof(root), "%s/root", top);
+    assert_int_equal(workspace_new(root, "w", base, &ws, &err), 0);
+    put("root/w/slow", "x");
+    fs.locked_slow = true;
+    fs.watches_records = true;
+    assert_int_equal(workspace_remove(&ws, &err), 0);
+    fs.watches_records = false;
+    assert_true(fs.locked_rename);
+    assert_true(fs.locked_record);
+    assert_false(fs.locked_slow);
+    workspace_close(&ws);
+}
+
+/* The record was still there when the removal was cut off: a new tree is a tree, a new workspace
+ * knows nothing of the old one's notes. */
+static void records_without_a_state_do_not_count(void **state)
+{
+    (void)state;
+    struct cordon_err err = {0};
+    struct workspace ws;
+    char base[128], root[128], path[256];
+    snprintf(base, sizeof(base), "%s/base", top);
+    snprintf(root, sizeof(root), "%s/root", top);
+    snprintf(path, sizeof(path), "%s/root/.meta/w.base", top);
+    for (int tree = 0; tree < 2; tree++) {
+        assert_int_equal(workspace_new(root, "w", base, &ws, &err), 0);
+        workspace_close(&ws);
+        put("root/.meta/w.base", "absent a");
+        _cleanup_close_ int at = open(root, O_RDONLY | O_DIRECTORY);
+        assert_int_equal(copy_remove(at, "w"), 0);
+        assert_int_equal(workspace_new(root, "w", tree ? NULL : base, &ws, &err), 0);
+        workspace_close(&ws);
+        assert_int_equal(access(path, F_OK), -1);
+        assert_int_equal(workspace_open(root, "w", &ws, &err), 0);
+        assert_int_equal(ws.is_tree, tree);
+        assert_int_equal(workspace_remove(&ws, &err), 0);
+        workspace_close(&ws);
+    }
+}
+
+static void a_copy_that_was_cut_off_begins_again(void **state)
+{
+    (void)state;
+    struct cordon_err err = {0};
+    struct workspace ws;
+    struct stat st;
+    char base[128], root[128];
+    int to;
+    snprintf(base, sizeof(base), "%s/base", top);
+    snprintf(root, sizeof(root), "%s/root", top);
+    put("base/a", "one\n");
+    assert_int_equal(workspace_new(root, "w", base, &ws, &err), 0);
+    assert_int_equal(workspace_copy_begin(&ws, &to, &err), 0);
+    close(to);
+    put("root/w/copy/half", "x");
+    workspace_close(&ws);
+    assert_int_equal(workspace_open(root, "w", &ws, &err), 0);
+    assert_int_equal(workspace_fall_back(&ws, &err), 0);
+    assert_int_equal(workspace_copy_begin(&ws, &to, &err), 0);
+    assert_int_equal(workspace_copy_work(&ws, ws.base_fd, to, &err), 0);
+    assert_int_equal(workspace_copy_end(&ws, &err), 0);
+    assert_int_equal(fstatat(to, "half", &st, 0), -1);
+    assert_int_equal(fstatat(to, "a", &st, 0), 0);
+    close(to);
+    workspace_close(&ws);
+}
+
+/* ---- Collected files ---- */
+
+/* The old file has its name until the new one has it: the name itself is never removed. */
+static void collected_files_replace_at_once(void **state)
+{
+    (void)state;
+    char base[128], out[128], text[16];
+    snprintf(base, sizeof(base), "%s/base", top);
+    snprintf(out, sizeof(out), "%s/out", top);
+    _cleanup_close_ int from = open(base, O_RDONLY | O_DIRECTORY);
+    for (int i = 0; i < 4; i++) {
+        struct cordon_err err = {0};
+        struct collect c = {0};
+        snprintf(text, sizeof(text), "%d", i);
+        put("base/f", text);
+        fs.no_links = i >= 2;
+        fs.stays = "f";
+        fs.asked = 0;
+        int r = collect_pattern(&c, from, "*", out, &err);
+        fs.stays = NULL;
+        fs.no_links = false;
+        assert_int_equal(r, 0);
+        assert_int_equal(fs.asked, 0);
+        assert_int_equal(c.n, 1);
+        assert_null(c.rows[0].skipped);
+        collect_done(&c);
+        char path[256], got[16] = "";
+        snprintf(path, sizeof(path), "%s/f", out);
+        _cleanup_close_ int fd = open(path, O_RDONLY);
+        assert_int_equal(read(fd, got, sizeof(got) - 1), 1);
+        assert_string_equal(got, text);
+        if (i == 1) /* the third one finds no file to replace */
+            assert_int_equal(unlink(path), 0);
+    }
+    /* nothing else is left there */
+    char path[256];
+    snprintf(path, sizeof(path), "%s/f", out);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(out), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +455,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(apply_and_conflict, make_top, remove_top),
         cmocka_unit_test_setup_teardown(one_user_at_a_time, make_top, remove_top),
         cmocka_unit_test_setup_teardown(forged_records_do_not_count, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(removals_end_where_something_stays, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(removal_holds_the_records, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(records_without_a_state_do_not_count, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(a_copy_that_was_cut_off_begins_again, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(collected_files_replace_at_once, make_top, remove_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
