@@ -226,9 +226,10 @@ static int plan_check_backend(const struct policy *policy, struct cordon_err *er
     for (size_t i = 0; i < ARRAY_SIZE(absent); i++) {
         const struct policy_value *v = policy_value(policy, absent[i]);
         if (v->set && !(policy_fields[absent[i]].type == FT_BOOL && !v->num)) {
-            err_set(err, CORDON_ERR_HOST, "plan", 0, "%s: not available in this build",
+            err_set(err, CORDON_ERR_HOST, "plan", 0, "%s: the native backend has no such thing",
                     policy_fields[absent[i]].key);
-            return err_hint(err, "leave it out: nothing here would honour it");
+            return err_hint(err, "leave it out, or choose --backend docker%s",
+                            absent[i] == FIELD_RUNTIME ? ", oci or gvisor" : "");
         }
     }
     return plan_check_network(policy, err);

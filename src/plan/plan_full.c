@@ -281,8 +281,9 @@ static int full_overlay(struct plan *p, const struct plan_request *req, const st
 /* One grant; src is replaced where the guest works on a copy. */
 static int full_grant(struct plan *p, const struct plan_request *req, const struct plan_grant *g)
 {
-    unsigned flags = PLAN_BIND_GRANT | (g->write ? PLAN_BIND_RW : 0) |
-                     (g->is_dir ? 0 : PLAN_BIND_FILE) | (g->optional ? PLAN_BIND_OPTIONAL : 0);
+    unsigned flags = (g->is_kernels ? PLAN_BIND_HELD | PLAN_BIND_NOEXEC : PLAN_BIND_GRANT) |
+                     (g->write ? PLAN_BIND_RW : 0) | (g->is_dir ? 0 : PLAN_BIND_FILE) |
+                     (g->optional ? PLAN_BIND_OPTIONAL : 0) | (g->is_device ? PLAN_BIND_DEV : 0);
     if (g->overlay && !req->workspace_copy)
         return full_overlay(p, req, g);
     const char *src = g->overlay && req->workspace_layer ? req->workspace_layer : g->src;
@@ -336,8 +337,13 @@ int plan_full_grants(struct plan *p, const struct plan_request *req, struct cord
             return err_nomem(err, "plan");
         if (g->is_socket && plan_socket_grant(p, g, err) < 0)
             return -1;
+        if (g->is_kernels && p->backend != BACKEND_NATIVE) {
+            err_set(err, CORDON_ERR_HOST, "plan", 0,
+                    "%s: devices and /sys are shown to a guest of the native backend only", g->src);
+            return err_hint(err, "use the native backend, or take the grant out");
+        }
         if (g->write && !g->is_socket) {
-            p->writes_host = true;
+            p->writes_host = p->writes_host || !g->is_device;
             if (plan_add_fence(p, g->dst, true, g->optional) < 0)
                 return err_nomem(err, "plan");
         }

@@ -32,17 +32,46 @@ static const char *grants_origin(struct plan *p, const struct policy_item *item)
     return arena_printf(&p->arena, "%s:%u", item->origin.name, item->origin.line);
 }
 
+static bool grants_is_device(const struct stat *st)
+{
+    return S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode);
+}
+
+/* Devices every guest has: the same, whoever opens them. */
+static bool grants_has_already(const char *path)
+{
+    static const char *const own[] = {"/dev/null",   "/dev/zero",    "/dev/full",
+                                      "/dev/random", "/dev/urandom", "/dev/tty"};
+    for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+        if (str_eq(path, own[i]))
+            return true;
+    return false;
+}
+
+/* What lies in /sys, and a device, may be meant if it is named itself: /sys to look at, a device to
+ * use, since a read-only mount does not keep anybody from writing to one. */
+static bool grants_is_meant(const struct policy_item *item, const struct stat *st, bool write)
+{
+    return (grants_below(item->text, "/sys") && !write) || (grants_is_device(st) && write);
+}
+
 /* Kernel file systems and devices of the host are no data: a grant of them, or of a tree that holds
  * them, would hand the guest a way around the wall. */
 static int grants_refuse(struct plan *p, const struct policy_item *item, const struct stat *st,
                          struct cordon_err *err)
 {
-    static const char *const never[] = {"/proc", "/sys", "/dev"};
+    static const struct {
+        const char *dir, *hint;
+    } never[] = {{"/proc", "a guest has a /proc of its own"},
+                 {"/sys", "--allow-read /sys/PATH shows that path, by its own name and read-only"},
+                 {"/dev", "--allow-write /dev/NAME shows that device, by its own name"}};
     for (size_t i = 0; i < ARRAY_SIZE(never); i++)
-        if (grants_below(item->text, never[i]) || str_eq(item->text, "/"))
-            return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
-                           "%s: %s cannot be granted: it exposes the host's %s",
-                           grants_origin(p, item), item->text, never[i]);
+        if (grants_below(item->text, never[i].dir) || str_eq(item->text, "/")) {
+            err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                    "%s: %s cannot be granted: it exposes the host's %s", grants_origin(p, item),
+                    item->text, never[i].dir);
+            return err_hint(err, "%s", never[i].hint);
+        }
     /* a connection needs no write access: a folder of the host's services is their whole surface */
     static const char *const sockets[] = {"/run", "/var/run", "/run/user", "/var/run/user"};
     for (size_t i = 0; i < ARRAY_SIZE(sockets); i++)
@@ -50,10 +79,12 @@ static int grants_refuse(struct plan *p, const struct policy_item *item, const s
             return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
                            "%s: %s cannot be granted: it holds the sockets of the host's services",
                            grants_origin(p, item), item->text);
-    if (S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode))
-        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
-                       "%s: %s is a device of the host and cannot be granted",
-                       grants_origin(p, item), item->text);
+    if (grants_is_device(st)) {
+        err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                "%s: %s is a device of the host and cannot be granted like this",
+                grants_origin(p, item), item->text);
+        return err_hint(err, "--allow-write shows a device by its own name");
+    }
     return 0;
 }
 
@@ -81,13 +112,18 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     if (!realpath(item->text, real))
         return err_set(err, CORDON_ERR_CONFIG, "plan", errno, "%s: %s", grants_origin(g->p, item),
                        item->text);
+    bool outright = str_eq(real, item->text);
+    if (outright && str_eq(dst, real) && grants_has_already(real))
+        return 0;
     /* by its own name and by where links lead: /tmp/x -> /proc is /proc */
     const struct policy_item resolved = {.text = real, .origin = item->origin};
-    if (grants_refuse(g->p, item, &st, err) < 0 || grants_refuse(g->p, &resolved, &st, err) < 0)
+    bool meant = outright && grants_is_meant(item, &st, write);
+    if (!meant &&
+        (grants_refuse(g->p, item, &st, err) < 0 || grants_refuse(g->p, &resolved, &st, err) < 0))
         return -1;
     /* A link may be an earlier guest's doing: what is to be written, and a socket, is named by its
      * own name. */
-    if ((write || S_ISSOCK(st.st_mode)) && !str_eq(real, item->text)) {
+    if ((write || S_ISSOCK(st.st_mode)) && !outright) {
         err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s leads through a link to %s",
                 grants_origin(g->p, item), item->text, real);
         return err_hint(err, "grant %s itself if that is meant", real);
@@ -110,6 +146,8 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
                                        .write = write,
                                        .is_dir = S_ISDIR(st.st_mode),
                                        .is_socket = S_ISSOCK(st.st_mode),
+                                       .is_device = grants_is_device(&st),
+                                       .is_kernels = meant,
                                        .optional = item->optional};
     return 0;
 }

@@ -46,8 +46,9 @@ struct plan_grant {
     const char *src, *dst;
     const char *real; /* src without links: what deny patterns and refusals are about */
     bool write, is_dir, optional;
-    bool is_socket;
-    bool overlay; /* the guest's writes go into a layer over src */
+    bool is_socket, is_device;
+    bool is_kernels; /* a device, or in /sys: nobody's file, so that nobody's identity is mapped */
+    bool overlay;    /* the guest's writes go into a layer over src */
 };
 int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant **ret, size_t *ret_n,
                 struct cordon_err *err);

@@ -1,6 +1,7 @@
 """Grants and virtual files (contract, section 2): names, denials, what cannot be granted."""
 
 import os
+import pathlib
 import socket
 
 import pytest
@@ -53,11 +54,45 @@ def test_a_denied_folder_takes_grants_below_it_along(full, shared):
     assert "hidden" in cat(shared / "d" / "f", opts=("--allow-read", shared / "d" / "f")).out
 
 
-@pytest.mark.parametrize("path", ["/proc", "/sys", "/dev", "/", "/dev/null", "/proc/self", "/run", "/var/run", "/run/user"])
+@pytest.mark.parametrize("path", ["/proc", "/dev", "/", "/dev/ptmx", "/proc/self", "/run", "/var/run", "/run/user"])
 def test_what_exposes_the_host_is_not_granted(path):
     if not os.path.exists(path):
         pytest.skip(f"{path} does not exist here")
     assert run("--allow-read", path, "--", "/bin/true", as_json=False).code == 78
+
+
+def test_sys_is_shown_by_its_own_name_and_to_look_at_only(shared):
+    def look(path, *opts):
+        return run(*opts, "--", "/bin/sh", "-c", f"cat {path}/uevent_seqnum; echo 1 > {path}/uevent_seqnum",
+                   as_json=False)
+    assert os.path.exists("/sys/kernel/uevent_seqnum")
+    first = int(pathlib.Path("/sys/kernel/uevent_seqnum").read_text())
+    assert look("/sys/kernel").out.strip() == "", "not without a grant"
+    for grant in ("/sys", "/sys/kernel"):
+        r = look("/sys/kernel", "--allow-read", grant)
+        assert int(r.out) >= first and "cannot create" in r.log_text, str(r)
+    (shared / "link").symlink_to("/sys/kernel")
+    for opts in (["--allow-write", "/sys/kernel"], ["--allow-read", shared / "link"], ["--mount", "/sys/kernel:/tmp/k:rw"]):
+        r = run(*opts, "--", "/bin/true", as_json=False)
+        assert r.code == 78 and "/sys/PATH" in r.log_text, str(r)
+    assert run("--backend", "oci", "--allow-read", "/sys/kernel", "--", "/bin/true", as_json=False).code == 69
+
+
+def test_a_device_is_shown_by_its_own_name(full, shared):
+    opens = "import os, sys; print(len(os.read(os.open(sys.argv[1], os.O_RDWR), 5)))"
+    r = run("--mount", "/dev/zero:/tmp/of-the-host:rw", "--", "python3", "-c", opens, "/tmp/of-the-host")
+    assert r.out == "5\n", str(r)
+    assert "No such file" in run("--", "python3", "-c", opens, "/tmp/of-the-host").err
+    (shared / "link").symlink_to("/dev/zero")
+    for opts in (["--mount", "/dev/zero:/tmp/z:ro"], ["--mount", f"{shared}/link:/tmp/z:rw"], ["--allow-read", shared / "link"]):
+        r = run(*opts, "--", "/bin/true", as_json=False)
+        assert r.code == 78 and "--allow-write" in r.log_text, str(r)
+    assert run("--backend", "oci", "--mount", "/dev/zero:/tmp/z:rw", "--", "/bin/true", as_json=False).code == 69
+
+
+@pytest.mark.parametrize("option", ["--allow-read", "--allow-write"])
+def test_devices_every_guest_has_need_no_grant(option):
+    assert run(option, "/dev/null", option, "/dev/urandom", "--", "/bin/sh", "-c", "head -c 3 /dev/urandom > /dev/null").code == 0
 
 
 def test_a_socket_is_granted_only_by_its_own_name(shared):
