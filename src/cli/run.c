@@ -378,11 +378,13 @@ static int cli_resolve(struct run_cli *c, struct cordon_err *err)
 
 static int cli_check_terminal(struct run_cli *c, struct cordon_err *err)
 {
-    const char *other = options_has(&c->options, OPT_JSON)    ? "--json"
-                        : options_has(&c->options, OPT_STDIN) ? "--stdin"
-                        : c->is_source && str_eq(c->options.argv[0], "-")
-                            ? "source text from standard input"
-                            : NULL;
+    bool by_variable =
+        options_is_variable(&c->options, options_has(&c->options, OPT_JSON) ? OPT_JSON : OPT_STDIN);
+    const char *other =
+        options_has(&c->options, OPT_JSON)                ? by_variable ? "CORDON_JSON" : "--json"
+        : options_has(&c->options, OPT_STDIN)             ? by_variable ? "CORDON_STDIN" : "--stdin"
+        : c->is_source && str_eq(c->options.argv[0], "-") ? "source text from standard input"
+                                                          : NULL;
     return other
                ? err_set(err, CORDON_ERR_USAGE, "options", 0, "-i and %s exclude each other", other)
                : 0;

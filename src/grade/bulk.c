@@ -165,7 +165,8 @@ static void worker_start(struct bulk_worker *w, struct tests_desk *desk)
     t->time_written = policy_written(policy, FIELD_TIME_LIMIT);
     zygote_expect(b->zygote,
                   b->items_file ? SIZE_MAX : b->n_problems - MIN(b->n_problems, b->n_read));
-    desk->place.warm = w->warm = !t->policy && !b->is_cold && zygote_is_alive(b->zygote);
+    desk->place.warm = w->warm =
+        !t->in_process && !t->policy && !b->is_cold && zygote_is_alive(b->zygote);
     w->run = (struct tests_run){.on_done = worker_on_done, .data = w};
     w->busy = true;
     if (tests_start(&w->run, desk, t, &w->outcome, &err) == 0)
@@ -252,10 +253,10 @@ static void bulk_reap(struct bulk *b)
         if (w->busy || !w->run.desk)
             continue;
         if (w->again && !b->cancelled) {
+            tests_done(&w->run);
             if (!(desk = bulk_desk(b)))
                 continue; /* those that have one will leave it */
             w->again = false;
-            tests_done(&w->run);
             grade_outcome_done(&w->outcome);
             worker_start(w, desk);
         }

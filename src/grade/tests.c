@@ -84,6 +84,8 @@ static void tests_desk_over(struct tests_run *r)
     if (r->finishing)
         return;
     r->finishing = true;
+    if (r->err.code) /* it is in the middle of a job that nobody waits for */
+        party_stop(&r->desk->party);
     tests_leave_desk(r);
     party_stop(tests_theirs(r));
     tests_check_end(r);
@@ -106,8 +108,10 @@ static void tests_user_lost(struct tests_run *r)
 static bool tests_user_frame(struct party *p, char kind, const char *data, size_t len)
 {
     struct tests_run *r = p->owner;
+    if (r->finishing) /* the desk may be another run's by now */
+        return true;
     if (kind != 'A' || !r->asked)
-        return r->finishing;
+        return false;
     r->asked = false;
     r->stage = STAGE_RUN;
     party_send(&r->desk->party, 'A', data, len);
@@ -215,6 +219,9 @@ static bool tests_desk_frame(struct party *p, char kind, const char *data, size_
     case 'E':
         if (r->n_results < r->outcome->n_tests && !r->outcome->error && r->reason[0] == '\0')
             snprintf(r->reason, sizeof(r->reason), "the tests ended early");
+        /* an answer that nobody read whole, or a process that may read the next one's */
+        if (len > 0 || r->asked)
+            party_stop(p);
         tests_desk_over(r);
         return true;
     case 'D':

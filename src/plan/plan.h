@@ -81,6 +81,8 @@ enum plan_op_flag {
                                   and what the kernel did on the way shows it afterwards */
     PLAN_BIND_HELD = 1 << 7,   /* part of an image: opened by the supervisor, which may be the only
                                   one that can reach it; shown with the owners it has */
+    PLAN_BIND_KERNELS = 1 << 10,  /* a device or a part of /sys that was asked for: handled as a
+                                     grant  is, but shown with the owners it has */
     PLAN_SCRATCH_FOLDER = 1 << 9, /* a folder of a scratch that is mounted before: made, no more */
 };
 

@@ -281,7 +281,7 @@ static int full_overlay(struct plan *p, const struct plan_request *req, const st
 /* One grant; src is replaced where the guest works on a copy. */
 static int full_grant(struct plan *p, const struct plan_request *req, const struct plan_grant *g)
 {
-    unsigned flags = (g->is_kernels ? PLAN_BIND_HELD | PLAN_BIND_NOEXEC : PLAN_BIND_GRANT) |
+    unsigned flags = (g->is_kernels ? PLAN_BIND_KERNELS | PLAN_BIND_NOEXEC : PLAN_BIND_GRANT) |
                      (g->write ? PLAN_BIND_RW : 0) | (g->is_dir ? 0 : PLAN_BIND_FILE) |
                      (g->optional ? PLAN_BIND_OPTIONAL : 0) | (g->is_device ? PLAN_BIND_DEV : 0);
     if (g->overlay && !req->workspace_copy)

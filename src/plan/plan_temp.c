@@ -34,6 +34,8 @@ static int temp_refuse(const struct policy *policy, const char *place, struct co
 static bool temp_is_in_the_way(const struct plan_op *op, const char *path)
 {
     bool within = temp_is_at_or_below(path, op->dst), covers = temp_is_at_or_below(op->dst, path);
+    if (within && str_eq(op->dst, PLAN_EMPTY_DIR)) /* it covers what is denied, and stays empty */
+        return true;
     if (op->kind == PLAN_OP_SCRATCH || op->kind == PLAN_OP_DIR)
         return covers && !within;
     return within || covers;

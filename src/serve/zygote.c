@@ -84,7 +84,8 @@ static int zygote_settings(const struct policy *policy, const struct policy_inpu
         return err_set(err, CORDON_ERR_HOST, "zygote", 0, "a policy for cold starts");
     _cleanup_free_ char *cwd = input->cwd ? strdup(input->cwd) : getcwd(NULL, 0);
     zygote_add(out, "cwd", cwd ? cwd : "/");
-    zygote_add(out, "profile", input->profile ? input->profile : "\1");
+    /* also where a variable chose it: the zygote has none */
+    zygote_add(out, "profile", str_eq(policy->profile, "default") ? "\1" : policy->profile);
     for (size_t i = 0; i < input->n_settings; i++) {
         const struct policy_setting *s = &input->settings[i];
         if (s->data)
@@ -129,18 +130,24 @@ static int zygote_feed(int fd, const void *data, size_t len)
     return 0;
 }
 
+static void zygote_drop_fds(struct zygote_made *m)
+{
+    while (m->n_fds > 0)
+        util_close(&m->fds[--m->n_fds]);
+}
+
 /* One answer on one of its sockets, with its descriptors; a zygote that does not answer is ended
  * and not asked again. */
 static int zygote_receive(struct zygote *z, int fd, struct zygote_made *ret)
 {
     ssize_t n;
+    ret->n_fds = 0;
     do
         n = wire_recv(fd, &ret->reply, sizeof(ret->reply), ret->fds, &ret->n_fds, 0);
     while (n < 0 && errno == EINTR);
     if (n == (ssize_t)sizeof(ret->reply))
         return 0;
-    for (size_t i = 0; n >= 0 && i < ret->n_fds; i++)
-        util_close(&ret->fds[i]);
+    zygote_drop_fds(ret);
     z->dead = true;
     kill(z->pid, SIGKILL);
     return -1;
@@ -280,9 +287,10 @@ static void zygote_drop_ahead(struct zygote *z)
         if (m.reply.ok && m.n_fds > ZYGOTE_END_AT && zygote_ask(z, ZYGOTE_KILL, index) == 0 &&
             zygote_ask(z, ZYGOTE_FINISH, index) == 0)
             zygote_end(z, m.fds[ZYGOTE_END_AT], &end);
-        for (size_t i = 0; i < m.n_fds; i++)
-            util_close(&m.fds[i]);
+        zygote_drop_fds(&m);
     }
+    while (z->n_ahead > 0) /* of a zygote that is gone */
+        zygote_drop_fds(&z->ahead[--z->n_ahead]);
 }
 
 void zygote_close(struct zygote *z)
@@ -341,6 +349,7 @@ static int zygote_guest_start(enum zygote_role role, const struct plan *plan, st
         return err_nomem(err, "zygote");
     if (!z || zygote_take(z, role, &m) < 0 || !m.reply.ok || m.n_fds <= ZYGOTE_END_AT) {
         bool said = z && !z->dead && !m.reply.ok;
+        zygote_drop_fds(&m);
         if (said)
             *err = m.reply.err;
         free(own);
@@ -377,6 +386,8 @@ static int zygote_start_tests(const struct plan *plan, struct guest *ret, bool *
 static void zygote_guest_kill(struct guest *g)
 {
     struct zygote_guest *own = g->priv;
+    if (own->finishing) /* it is gone, and its place may be another's */
+        return;
     /* the kernel ends the whole pid namespace with its pid 1, and needs no zygote for that */
     if (own->pidfd < 0 || (sys_pidfd_send_signal(own->pidfd, SIGKILL) < 0 && errno != ESRCH))
         zygote_ask(own->zygote, ZYGOTE_KILL, own->index);

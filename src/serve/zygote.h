@@ -22,8 +22,8 @@
 #include "policy/policy.h"
 
 #define ZYGOTE_LIBRARY "cordon-grade-zygote.so"
-#define ZYGOTE_FD 3 /* the socket, in the zygote */
-#define ZYGOTE_GUESTS_MAX 512
+#define ZYGOTE_FD 3            /* the socket, in the zygote */
+#define ZYGOTE_GUESTS_MAX 1024 /* three per job, and those made ahead */
 
 #define ZYGOTE_AHEAD 3 /* submissions' sides that are made before they are wanted */
 

@@ -390,6 +390,30 @@ def test_one_suite_leaves_nothing_for_the_next(tmp_path):
     assert not [row for row in graded if row["verdict"] == "SE"]
 
 
+GIVES_UP = {
+    "a thread": "import threading\nt = threading.Thread(target=f, args=(1,), daemon=True)\nt.start()\nt.join(0.2)\n"
+                "assert True\n",
+    "a process": "import multiprocessing\nmultiprocessing.get_context('fork').Process(target=f, args=(1,)).start()\n"
+                 "assert True\n",
+    "an alarm": "import signal\ndef late(*_): raise TimeoutError\nsignal.signal(signal.SIGALRM, late)\n"
+                "signal.setitimer(signal.ITIMER_REAL, 0.2)\ntry:\n    f(1)\nexcept TimeoutError: pass\nassert True\n",
+}
+
+
+@pytest.mark.parametrize("how", GIVES_UP)
+def test_an_answer_nobody_waited_for_is_nobodys(tmp_path, how):
+    """Tests that give up on a call leave its answer on the line: the next suite has another line, or none of it."""
+    slow = "import time\ndef f(x):\n    time.sleep(0.2)\n    return 'late' * 1000000\n"
+    quick = "def f(x):\n    return x + 1\n"
+    rows = []
+    for n in range(4):
+        rows += [{"id": f"slow {n}", "language": "python", "code": slow, "tests": GIVES_UP[how]},
+                 {"id": f"quick {n}", "language": "python", "code": quick, "tests": "assert f(1) == 2\nassert f(2) == 3\n"}]
+    done = bulk("--jsonl", write(tmp_path / "t.jsonl", rows), "--out", tmp_path / "r.jsonl", "-j", 1, "--time-limit", "20s")
+    got = {row["task_id"]: row["verdict"] for row in lines(tmp_path / "r.jsonl")}
+    assert [got[f"quick {n}"] for n in range(4)] == ["AC"] * 4, (done.stdout, got)
+
+
 def test_large_values_do_not_add_up(tmp_path):
     tests = "x = f()\ndef g():\n    return x\nassert len(g()) == 7_000_000\n"
     rows = [{"id": n, "code": "def f():\n    return b'x' * 7_000_000\n", "tests": tests} for n in range(14)]

@@ -199,12 +199,15 @@ class Side:
         self._callbacks = []
         self._turn = _thread.RLock()  # tests may have threads; the submission answers one question after the other
         self.gone = None
+        self.asking = False  # an answer is due, or in the middle of being read
         self.received = 0  # bytes
 
     # -- the line -----------------------------------------------------------------------------
 
     def _receive(self):
+        self.asking = True
         kind, data = self._input.frame()
+        self.asking = False
         if kind == b"X":
             self.gone = str(data, "utf-8", "replace")
             raise SubmissionGone(self.gone)
@@ -230,6 +233,7 @@ class Side:
     def _send(self, text):
         if self.gone is not None:
             raise SubmissionGone(self.gone)
+        self.asking = True
         wire.write_frame(self._output, b"Q", text.encode("ascii"))
 
     def wait_loaded(self):

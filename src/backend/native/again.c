@@ -15,7 +15,6 @@
 #include "base/util.h"
 
 #define AGAIN_GROUPS 8
-#define AGAIN_SLOTS 4096 /* far more than guests at once */
 
 static struct {
     const struct plan *plan;
@@ -60,7 +59,9 @@ bool native_again_netns_begin(const struct plan *plan, unsigned *ret_slot)
 {
     if (!plan->enter || plan->host_network || plan->net)
         return false;
-    unsigned slot = last_slot = last_slot % AGAIN_SLOTS + 1;
+    if (++last_slot == 0) /* 0 is nobody; no number comes twice while its guest lives */
+        last_slot = 1;
+    unsigned slot = last_slot;
     int fd = warm_netns_take(slot);
     if (fd < 0) {
         warm_netns_refill(); /* for the next one */

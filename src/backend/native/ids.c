@@ -187,7 +187,8 @@ int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *m
     _cleanup_close_ int userns = -1, everyone = -1;
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
-        if (op->kind != PLAN_OP_BIND || !(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD)))
+        if (op->kind != PLAN_OP_BIND ||
+            !(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD | PLAN_BIND_KERNELS)))
             continue;
         bool mapped = op->flags & PLAN_BIND_GRANT;
         if (mapped && userns < 0 && (userns = ids_map_namespace(id, helper, false)) < 0)

@@ -111,7 +111,7 @@ void native_root_make_target(struct native_child *c, int rootfd, const struct pl
 {
     char path[PATH_MAX];
     size_t len = strlen(op->dst);
-    if (op->kind == PLAN_OP_BIND && (op->flags & PLAN_BIND_GRANT)) {
+    if (op->kind == PLAN_OP_BIND && (op->flags & (PLAN_BIND_GRANT | PLAN_BIND_KERNELS))) {
         root_make_below_grant(c, rootfd, op->dst, is_dir);
         return;
     }
@@ -146,7 +146,7 @@ void native_root_put_file(struct native_child *c, int rootfd, const struct plan_
 int native_open_source(const struct plan_op *op)
 {
     unsigned flags = SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE;
-    if (op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD)) {
+    if (op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD | PLAN_BIND_KERNELS)) {
         struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
         _cleanup_close_ int fd = sys_openat2(AT_FDCWD, op->src, &how);
         if (fd >= 0)
@@ -323,7 +323,7 @@ static void root_do(struct root *r, size_t i)
         break;
     case PLAN_OP_FILE: native_root_put_file(r->c, r->fd, op); break;
     case PLAN_OP_BIND:
-        if (!(op->flags & PLAN_BIND_GRANT) && r->c->mount_fds[i] < 0) {
+        if (!(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_KERNELS)) && r->c->mount_fds[i] < 0) {
             root_bind_runtime(r, op);
             break;
         }

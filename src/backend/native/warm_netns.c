@@ -19,6 +19,7 @@
  * Never across spawners, so neither across handles nor keys; never for guests with a way out. */
 #include "backend/native/warm_internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <string.h>
@@ -55,6 +56,7 @@ static struct netns kept[NETNS_KEPT];
 static struct netns_text *reference, *now; /* of one that nobody used, and of the one in question */
 static int own_fd = -1;
 static unsigned touched, asked;
+static bool refused;
 
 static void netns_drop(struct netns *n)
 {
@@ -112,7 +114,7 @@ void warm_netns_leave(void)
 static bool netns_make(struct netns *n)
 {
     if (unshare(CLONE_NEWNET) < 0) {
-        reference = NULL; /* not with these rights: no store */
+        refused = errno == EPERM; /* not with these rights: no store */
         return false;
     }
     bool ok = netns_fill(n);
@@ -144,7 +146,7 @@ void warm_netns_init(void)
 /* After a request that found none: for the next one. */
 void warm_netns_refill(void)
 {
-    if (!reference || (touched >= NETNS_TOUCHED && ++asked % NETNS_RETRY != 0))
+    if (!reference || refused || (touched >= NETNS_TOUCHED && ++asked % NETNS_RETRY != 0))
         return;
     for (size_t i = 0; i < NETNS_KEPT; i++)
         if (kept[i].fd < 0) {
