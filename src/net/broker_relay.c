@@ -308,6 +308,16 @@ static void relay_wait(struct broker_conn *c)
         broker_conn_close(c, NETWIRE_FAILED, "out of memory");
 }
 
+/* What the policy still lets through, and the byte by which it is seen to be too much. */
+static size_t relay_left(const struct broker_conn *c)
+{
+    const struct broker *b = c->broker;
+    uint64_t used = b->traffic + c->upward.bytes + c->downward.bytes - c->counted;
+    if (!b->max_traffic)
+        return SIZE_MAX;
+    return used > b->max_traffic ? 1 : (size_t)MIN(b->max_traffic - used + 1, (uint64_t)SIZE_MAX);
+}
+
 static bool relay_upward(struct broker_conn *c)
 {
     if (c->judge != JUDGE_RAW || c->held) {
@@ -322,7 +332,7 @@ static bool relay_upward(struct broker_conn *c)
     if (c->state != CONN_OPEN)
         return true;
     if (!c->upward.eof || c->upward.in_pipe > 0)
-        if (relay_splice(c->broker, &c->upward, c->guest.fd, c->up.fd, SIZE_MAX) < 0) {
+        if (relay_splice(c->broker, &c->upward, c->guest.fd, c->up.fd, relay_left(c)) < 0) {
             broker_conn_close(c, NETWIRE_ALLOWED, NULL);
             return false;
         }
@@ -334,7 +344,7 @@ static bool relay_downward(struct broker_conn *c)
 {
     if (c->state != CONN_OPEN || c->downward.shut)
         return true;
-    size_t max = relay_watch_answer(c);
+    size_t max = MIN(relay_watch_answer(c), relay_left(c));
     int n = relay_splice(c->broker, &c->downward, c->up.fd, c->guest.fd, max);
     if (n < 0) {
         broker_conn_close(c, NETWIRE_ALLOWED, NULL);

@@ -154,7 +154,7 @@ static int oci_check(const struct plan *p, const struct plan_request *req, const
         return 0;
     err_set(err, CORDON_ERR_HOST, "plan", 0, "%s: not possible with backend %s and runtime %s",
             what, o->wall, o->name);
-    return err_hint(err, "--backend native does it");
+    return err_hint(err, "--backend %s does it", str_eq(what, "reuse") ? "docker" : "native");
 }
 
 static void oci_strings(struct jsonw *j, const char *key, const char *const *list, size_t n)

@@ -117,7 +117,7 @@ def test_nothing_is_made(shared):
 
 
 def test_a_policy_this_host_cannot_honour_is_shown_all_the_same():
-    words = "--backend", "gvisor", "--network", "host", "--unsafe-host-network"
+    words = "--backend", "gvisor", "--reuse"
     done = explain(*words, code=69)
     assert "backend = gvisor   --backend" in done.stdout and done.stderr.startswith("Error: ")
     data = json.loads(explain("--json", *words, code=69).stdout)
@@ -373,8 +373,7 @@ def test_quiet_still_says_what_cordon_could_not_do():
     assert (r.code, r.log) == (124, b"")
     if "ASAN_OPTIONS" not in os.environ:  # a sanitizer has words of its own after a failed exec
         assert run("--log", "quiet", "--", "no-such-program", as_json=False).log == b""
-    r = run("--log", "quiet", "--backend", "gvisor", "--network", "host", "--unsafe-host-network", "--", "/bin/true",
-            as_json=False)
+    r = run("--log", "quiet", "--backend", "gvisor", "--reuse", "--", "/bin/true", as_json=False)
     assert r.code == 69 and r.log_text.startswith("Error: ")
     r = run("--log", "quiet", "--allow-binary", "ls", "--", "/bin/true", as_json=False)
     assert r.code == 77 and "allowed_binaries" in r.log_text
