@@ -169,8 +169,8 @@ bool oci_runtime_lacked_task(void)
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = '\0';
-    return strstr(text, "failed to create new OS thread") != NULL ||
-           (strstr(text, "clone") && strstr(text, "resource temporarily unavailable"));
+    return strstr(text, "failed to create new OS thread") ||
+           strstr(text, "resource temporarily unavailable");
 }
 
 /* Reaps until the container's init is gone: it is the only child that is left then. */
