@@ -56,6 +56,9 @@ static int rootfs_by_name(const char *name, char *ret, size_t size, struct cordo
     for (size_t i = 0; i <= len; i++)
         file[i] = name[i] == ':' || name[i] == '/' ? '_' : name[i];
     int n = snprintf(ret, size, "%s/images/%s", cache, file);
+    const char *last = strrchr(name, '/');
+    if (n >= 0 && (size_t)n < size && !strchr(last ? last : name, ':') && access(ret, F_OK) < 0)
+        n = snprintf(ret, size, "%s/images/%s_latest", cache, file); /* the engine's own default */
     if (n < 0 || (size_t)n >= size)
         return err_set(err, CORDON_ERR_CONFIG, ROOTFS_STAGE, ENAMETOOLONG, "image %s", name);
     char tar[PATH_MAX + 16];

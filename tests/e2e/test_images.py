@@ -104,6 +104,17 @@ def test_image_names_a_path_too(rootfs, env):
     assert got.out == "from the image\n", got
 
 
+def test_a_name_without_a_tag_means_latest(rootfs, env):
+    images = pathlib.Path(env["XDG_CACHE_HOME"]) / "cordon" / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(rootfs, images / "some_thing_latest", symlinks=True)
+    for name in ("some/thing", "some/thing:latest"):
+        assert run("--image", name, "--", "cat", "/etc/marker", env=env).out == "from the image\n"
+    for name in ("some/thing:other", "some/things"):
+        got = run("--image", name, "--", "cat", "/etc/marker", env=env, as_json=False)
+        assert got.code == 69 and f"Image not found: {name}" in got.log_text, str(got)
+
+
 @pytest.mark.parametrize("place", ["/etc/x", "/bin/x", "/opt/data", "/x", "/var/lib/x"])
 def test_root_is_read_only(rootfs, env, place):
     got = run("--rootfs", rootfs, "--", "sh", "-c", f"echo no > {place}", env=env)
