@@ -342,6 +342,15 @@ def test_module_control(grade):
     assert report["passed"] == 1  # test code is not checked
 
 
+def test_a_name_that_is_missing_is_no_exception_tests_wait_for(grade):
+    tests = ("import pytest, solution\n@pytest.mark.parametrize('f', [solution.lookup])\n"
+             "def test_raises(f):\n    with pytest.raises(%s):\n        f({}, 'x')\n")
+    for kind in ("KeyError", "Exception", "NameError"):
+        report = grade(tests % kind, "def other(): pass\n", name="solution.py")
+        assert report["passed"] == 0, report
+    assert grade(tests % "KeyError", "def lookup(d, key): return d[key]\n", name="solution.py")["passed"] == 1
+
+
 def test_in_process_is_said(grade):
     report = grade("import user_code\nassert add(1, 2) == 3\nassert Point(1) == Point(1)\n",
                    ADD + "class Point:\n    def __init__(self, x): self.x = x\n    def __eq__(self, o): return self.x == o.x\n",

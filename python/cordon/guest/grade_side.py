@@ -169,23 +169,33 @@ def _whole(value):
     return value
 
 
+class Missing(BaseException):
+    """A name that the submission does not define: no exception that tests could be waiting for."""
+
+
 class Deferred:
     """A name of the submission's that was imported before the submission runs."""
 
     def __init__(self, suite, name):
         self.suite, self.name = suite, name
 
+    def _its(self):
+        try:
+            return self.suite.its(self.name)
+        except KeyError:
+            raise Missing("the submission does not define %r" % self.name) from None
+
     def __call__(self, *args, **keywords):
-        return self.suite.its(self.name)(*args, **keywords)
+        return self._its()(*args, **keywords)
 
     def __iter__(self):
-        return iter(self.suite.its(self.name))
+        return iter(self._its())
 
     def __getitem__(self, key):
-        return self.suite.its(self.name)[key]
+        return self._its()[key]
 
     def __len__(self):
-        return len(self.suite.its(self.name))
+        return len(self._its())
 
 
 class Side:

@@ -446,7 +446,12 @@ def _unread(suite):
 
 def _alone():
     """After a job that may have left processes behind, which have the line, too: ends them, or says that it cannot."""
-    if os.getpid() != 2 or os.getppid() != 1:  # not a pid namespace of our own: who else is here is not ours to end
+    try:
+        with open("/proc/1/comm") as file:
+            own = os.getppid() == 1 and file.read() == "cordon-init\n"
+    except OSError:
+        own = False
+    if not own:  # not a pid namespace of our own: who else is here is not ours to end
         return False
     try:
         os.kill(-1, 9)
