@@ -78,7 +78,7 @@ def outputs(r):
 
 # ---- F10, F20: other names for files of the host -------------------------------------------------------
 
-LINKS = """
+ATTEMPT = """
 import errno, os, sys
 def attempt(name, call, *args, **kw):
     try:
@@ -86,6 +86,9 @@ def attempt(name, call, *args, **kw):
         print(name, 'done')
     except OSError as e:
         print(name, errno.errorcode[e.errno])
+"""
+
+LINKS = ATTEMPT + """
 os.chdir(sys.argv[1])
 for source in sys.argv[2:]:
     attempt('link', os.link, source, 'hard')
@@ -120,15 +123,9 @@ def test_hard_links_in_an_overlay_change_nothing_below(project, shared):
     assert (shared / "out" / "hard").read_text() == "one\nmore\n" and (shared / "out" / "hard").stat().st_nlink == 1
 
 
-SMUGGLE = """
-import ctypes, errno, os
+SMUGGLE = ATTEMPT + """
+import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
-def attempt(name, call, *args, **kw):
-    try:
-        call(*args, **kw)
-        print(name, 'done')
-    except OSError as e:
-        print(name, errno.errorcode[e.errno])
 def rename2(a, b, flags):
     if libc.renameat2(-100, a, -100, b, flags) < 0:
         raise OSError(ctypes.get_errno(), '')
