@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "workspace/copy.h"
+#include "workspace/extents.h"
 #include "workspace/tar.h"
 #include "workspace/tree.h"
 
@@ -29,7 +30,8 @@ struct collect_dir {
 struct collect_walk {
     struct collect *out;
     int from, to;
-    bool tar; /* to is an archive, not a folder */
+    bool tar;               /* to is an archive, not a folder */
+    struct extents extents; /* of the file that goes there */
     struct collect_dir *todo;
     struct cordon_err *err;
     int held_fd; /* the folder in which the next ones are, -1: none; a path from the top costs more
@@ -109,11 +111,17 @@ static int collect_into_tar(struct collect_walk *w, const char *path, int from)
     struct stat st;
     if (fstat(from, &st) < 0 || !S_ISREG(st.st_mode))
         return -1;
-    if (tar_file(w->to, path, from, &st) == 0)
+    /* what is on disk was looked at; compressed or without known holes it is more in the archive */
+    bool fits = (uint64_t)st.st_size <= COLLECT_BYTES;
+    if (fits && extents_look(&w->extents, from, (uint64_t)st.st_size) < 0)
+        return err_nomem(w->err, "output");
+    if (!fits || w->extents.bytes > COLLECT_BYTES - w->out->bytes) {
+        errno = EFBIG;
+        return -1;
+    }
+    if (tar_file(w->to, path, from, &st, &w->extents) == 0)
         return 0;
-    err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "fd:%d", w->to);
-    errno = EIO;
-    return -1;
+    return err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "fd:%d", w->to);
 }
 
 /* The name a file has before its own: no other run that collects into the same folder has it. */
@@ -206,12 +214,15 @@ static int collect_file(struct collect_walk *w, int dir_fd, const char *path, co
         return collect_add(c, path, size, "too many files");
     if (c->bytes + room > COLLECT_BYTES || size > COLLECT_BYTES)
         return collect_add(c, path, size, "too large");
-    if (collect_copy(w, dir_fd, path, st) < 0)
-        return errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == EROFS
-                   ? err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "%s", path)
-                   : collect_add(c, path, size, "cannot be copied");
-    c->bytes += room;
-    return collect_add(c, path, size, NULL);
+    if (collect_copy(w, dir_fd, path, st) == 0) {
+        c->bytes += w->tar ? w->extents.bytes : room;
+        return collect_add(c, path, size, NULL);
+    }
+    if (w->err->code)
+        return -1;
+    if (errno == ENOSPC || errno == EDQUOT || errno == EIO || errno == EROFS)
+        return err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "%s", path);
+    return collect_add(c, path, size, errno == EFBIG ? "too large" : "cannot be copied");
 }
 
 static int collect_push(struct collect_walk *w, const char *path, const char *rest)
@@ -292,6 +303,7 @@ static int collect_walk(struct collect_walk *w, const char *pattern)
         free(d);
     }
     util_close(&w->held_fd);
+    extents_done(&w->extents);
     if (r > 0 && !w->out->is_cut) {
         w->out->is_cut = true;
         r = collect_add(w->out, "", 0, "too many names");
