@@ -12,6 +12,7 @@
 #include "supervise/supervise.h"
 
 #define POOL_FEWEST 2                       /* that wait; below it one is made for each that goes */
+#define POOL_REFILL 2                       /* most that are made for one that goes */
 #define POOL_IDLE_MS 2                      /* of silence before guests are prepared */
 #define POOL_AGE_NS (20 * 1000000000ull)    /* a guest that waits longer is made anew */
 #define POOL_UNUSED_NS (30 * 1000000000ull) /* a key that nobody asks for is forgotten */
@@ -227,7 +228,10 @@ void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)
         key_close(k); /* guests that still run keep it until they end */
     if (!k->warm && k->seen >= 2 && k->failures < POOL_FAILURES)
         key_open(k, plan);
-    while (k->warm && k->seen >= 2 && k->n_parked < POOL_FEWEST) {
+    /* One for one; where runs did not find one ready, one more at a time until they do: who waits
+     * for a guest in the making leaves the other cores idle. */
+    size_t wanted = MIN(k->target, k->n_parked + POOL_REFILL);
+    while (k->warm && k->seen >= 2 && k->n_parked < MAX(wanted, (size_t)POOL_FEWEST)) {
         size_t before = k->n_parked;
         key_park(k);
         if (k->n_parked == before)

@@ -2,9 +2,9 @@
  *
  * Making and removing four groups costs more than a short guest. Those of a prepared guest go to
  * the next one of the same kind if what they hold and count is as exact for it as in new ones:
- * nobody is left in them, no more memory is charged to them than the kernel hands out to a core in
- * one go, and every number can be set back or told from what it was. What cannot is made anew:
- * the highest number of processes is kept for ever. */
+ * nobody is left in them, no more memory is charged to them than the kernel hands out to its cores
+ * ahead of use, and every number can be set back or told from what it was. What cannot is made
+ * anew: the highest number of processes is kept for ever. */
 #include "backend/native/cgroup_internal.h"
 
 #include <errno.h>
@@ -13,9 +13,10 @@
 
 #include "base/util.h"
 
-#define AGAIN_MEMORY (512 * 1024) /* two cores' shares of 64 pages */
-#define AGAIN_MEMORY_PART 64      /* and no more than this part of the limit */
-#define AGAIN_QUOTA_NS 1000000u   /* of CPU time per percent that may be used: a whole period's */
+#define AGAIN_CORE_PAGES 64     /* what the kernel charges in advance on every core */
+#define AGAIN_PAGES 16          /* begun by small objects of the kernel's, some still to be freed */
+#define AGAIN_MEMORY_PART 64    /* and no more than this part of the limit */
+#define AGAIN_QUOTA_NS 1000000u /* of CPU time per percent that may be used: a whole period's */
 
 static const struct {
     enum cgroup_slot slot;
@@ -72,8 +73,12 @@ void cgroup_kept_close(struct cgroup *cg)
 
 static bool again_memory(struct cgroup *cg, uint64_t limit)
 {
+    static uint64_t stock;
     uint64_t now;
-    uint64_t most = MIN((uint64_t)AGAIN_MEMORY, limit ? limit / AGAIN_MEMORY_PART : UINT64_MAX);
+    if (stock == 0)
+        stock = (uint64_t)(MAX(sysconf(_SC_NPROCESSORS_ONLN), 1) * AGAIN_CORE_PAGES + AGAIN_PAGES) *
+                (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t most = MIN(stock, limit ? limit / AGAIN_MEMORY_PART : UINT64_MAX);
     if (cgroup_kept_u64(cg, KEPT_MEMORY_NOW, &now) < 0 || now > most)
         return false;
     int *fd = &cg->kept[KEPT_MEMORY_PEAK];

@@ -198,6 +198,13 @@ void native_root_enter(struct native_child *c);
 /* The same in two halves: what guests with one key share, by their spawner, and what each makes
  * for itself, in a copy of the spawner's mount namespace. */
 void native_root_template(struct native_child *c);
+/* In the spawner: a copy of its mount namespace without /proc, which guests' are copied from. The
+ * kernel lets nobody mount a new /proc who sees none, so the spawner keeps its own; a guest that
+ * had to take it down would wait for every core. */
+int native_root_split(struct native_child *c);
+/* In the guest, in its pid namespace and the spawner's mounts: into a copy of the template, with a
+ * /proc of its own; then the rest. */
+void native_root_copy(struct native_child *c, int template_fd);
 void native_root_complete(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);

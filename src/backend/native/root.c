@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -443,14 +444,26 @@ void native_root_template(struct native_child *c)
         native_child_fail(c, "root", errno, "/");
 }
 
-/* The template's /proc goes away, not under: nothing of it may be left beneath the guest's. */
-static void root_own_proc(struct root *r, const struct plan_op *op)
+int native_root_split(struct native_child *c)
+{
+    _cleanup_close_ int self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int own = openat(self, "ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (own < 0 || unshare(CLONE_NEWNS) < 0 || umount2("/proc", MNT_DETACH) < 0)
+        native_child_fail(c, "root", errno, "template");
+    int fd = openat(self, "ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(own, CLONE_NEWNS) < 0)
+        native_child_fail(c, "root", errno, "template");
+    return fd;
+}
+
+void native_root_copy(struct native_child *c, int template_fd)
 {
     static const char *const none[] = {NULL};
     _cleanup_close_ int fs = native_new_fs(
         "proc", none, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | SYS_MOUNT_ATTR_NODEV);
-    if (fs < 0 || umount2("/proc", MNT_DETACH) < 0 || root_attach(fs, r->fd, op->dst) < 0)
-        native_child_fail(r->c, "proc", errno, op->dst);
+    if (fs < 0 || setns(template_fd, CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
+        root_attach(fs, AT_FDCWD, "/proc") < 0)
+        native_child_fail(c, "proc", errno, "proc");
 }
 
 void native_root_complete(struct native_child *c)
@@ -459,12 +472,8 @@ void native_root_complete(struct native_child *c)
     r.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r.fd < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "/");
-    for (size_t i = 0; i < c->plan->n_ops; i++) {
-        const struct plan_op *op = &c->plan->ops[i];
-        if (op->kind == PLAN_OP_PROC)
-            root_own_proc(&r, op);
-        else if (root_is_own(op))
+    for (size_t i = 0; i < c->plan->n_ops; i++)
+        if (root_is_own(&c->plan->ops[i]) && c->plan->ops[i].kind != PLAN_OP_PROC)
             root_do(&r, i);
-    }
     close(r.fd);
 }

@@ -22,6 +22,7 @@
 struct spawner {
     struct native_child *template;
     int sock, sig_fd, zygote_fd;
+    int root_fd; /* mount namespace that guests' are copied from */
     union warm_page *pages;
     pid_t pids[WARM_SLOTS];
 };
@@ -89,6 +90,7 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
         native_child_fail(c, "start", errno, "status pages");
     if (net_fd >= 0 && setns(net_fd, CLONE_NEWNET) < 0)
         native_child_fail(c, "network namespace", errno, "setns");
+    native_root_copy(c, s->root_fd);
     c->go_fd = fds[0];
     c->done_fd = fds[1];
     for (int i = 0; i < 3; i++)
@@ -106,7 +108,7 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
     struct warm_spawned reply = {.slot = m->slot, .serial = m->serial};
     int pidfd = -1, net_fd = warm_netns_take(m->slot);
     struct clone_args args = {
-        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
+        .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                  (m->has_group ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)&pidfd,
         .exit_signal = SIGCHLD,
@@ -181,6 +183,7 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
     s = (struct spawner){.template = c, .sock = sock, .pages = pages};
+    s.root_fd = native_root_split(c);
     s.zygote_fd = folder_fd >= 0 ? warm_zygote_start(c, folder_fd) : -1;
     util_close(&folder_fd);
     s.sig_fd = native_child_signals(c, false);
