@@ -8,12 +8,33 @@
 
 static void jsonw_key(struct jsonw *j, const char *key);
 
+/* What people read as it stands may go to a terminal: controls of two bytes and marks that turn the
+ * direction of text are written as escapes too, which changes nothing for who parses it. Length of
+ * such a character, else 0. All of them are below U+10000 and begin with one of four bytes. */
+static size_t jsonw_steers(const char *s, const char *end, uint32_t *ret_code)
+{
+    unsigned char lead = (unsigned char)*s;
+    if (lead != 0xc2 && lead != 0xd8 && lead != 0xe2 && lead != 0xef)
+        return 0;
+    size_t n = utf8_decode(s, end, ret_code);
+    return n > 0 && !utf8_is_harmless(*ret_code) ? n : 0;
+}
+
 static void jsonw_escaped(struct buf *out, const char *data, size_t len)
 {
     size_t start = 0;
     buf_char(out, '"');
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)data[i];
+        uint32_t code;
+        size_t n = jsonw_steers(data + i, data + len, &code);
+        if (n > 0) {
+            buf_add(out, data + start, i - start);
+            buf_printf(out, "\\u%04x", code);
+            i += n - 1;
+            start = i + 1;
+            continue;
+        }
         if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f)
             continue;
         buf_add(out, data + start, i - start);

@@ -76,7 +76,8 @@ static int add_junit(struct grade_cli *c, const char *path, struct cordon_err *e
     if (c->n_targets == GRADE_REPORTS_MAX || !*path)
         return err_set(err, CORDON_ERR_USAGE, "options", 0, "--junit: %s",
                        *path ? "too many reports" : "no file");
-    c->targets[c->n_targets++] = (struct grade_target){.format = REPORT_JUNIT, .path = path};
+    c->targets[c->n_targets++] =
+        (struct grade_target){.format = REPORT_JUNIT, .path = path, .place = PLACE_NONE};
     return 0;
 }
 
@@ -84,7 +85,7 @@ static int add_target(struct grade_cli *c, const char *text, struct cordon_err *
 {
     const char *equals = strchr(text, '=');
     char name[16];
-    struct grade_target t = {.path = equals ? equals + 1 : NULL};
+    struct grade_target t = {.path = equals ? equals + 1 : NULL, .place = PLACE_NONE};
     snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, "="), text);
     if (!report_by_name(name, &t.format)) {
         err_set(err, CORDON_ERR_USAGE, "options", 0, "--report %.60s: there is no such format",
@@ -102,22 +103,7 @@ static int add_target(struct grade_cli *c, const char *text, struct cordon_err *
     return 0;
 }
 
-/* A plain file is made anew in its folder, anything else is written to. */
-static int check_target(const char *path)
-{
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return access(path, W_OK);
-    _cleanup_free_ char *dir = strdup(path);
-    if (!dir)
-        return -1;
-    char *slash = strrchr(dir, '/');
-    if (slash)
-        slash[slash == dir] = '\0';
-    return access(slash ? dir : ".", W_OK | X_OK);
-}
-
-/* Where a report goes is looked at before anything runs; people read a table in any case. */
+/* Where a report goes is opened before anything runs; people read a table in any case. */
 static int open_targets(struct grade_cli *c, grade_way *way, struct cordon_err *err)
 {
     bool has_stdout = false, has_format = way != grade_cli_bulk;
@@ -134,37 +120,13 @@ static int open_targets(struct grade_cli *c, grade_way *way, struct cordon_err *
         has_stdout = has_stdout || !path;
         if (!path)
             continue;
-        if (check_target(path) < 0)
+        if (place_open(&c->targets[i].place, path) < 0)
             return err_set(err, CORDON_ERR_USAGE, "options", errno, "--report %.300s", path);
     }
     return has_stdout ? 0 : add_target(c, "table", err);
 }
 
-/* A plain file appears whole or not at all. */
-static int write_file(const char *path, const struct buf *text)
-{
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-        return fd < 0 ? -1 : cli_write(fd, text->data, text->len);
-    }
-    _cleanup_buf_ struct buf fresh = BUF_INIT(8192);
-    buf_printf(&fresh, "%s.%d.tmp", path, (int)getpid());
-    if (fresh.failed)
-        return -1;
-    _cleanup_close_ int fd =
-        open(fresh.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return -1;
-    if (cli_write(fd, text->data, text->len) == 0 && rename(fresh.data, path) == 0)
-        return 0;
-    int e = errno;
-    unlink(fresh.data);
-    errno = e;
-    return -1;
-}
-
-static int write_target(const struct grade_target *t, const struct grade_outcome *o,
+static int write_target(struct grade_target *t, const struct grade_outcome *o,
                         struct cordon_err *err)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(REPORT_MAX);
@@ -172,8 +134,11 @@ static int write_target(const struct grade_target *t, const struct grade_outcome
     report_write(t->format, o, color, &text);
     if (text.failed)
         return err_nomem(err, "report");
-    int r = t->path ? write_file(t->path, &text) : cli_write(STDOUT_FILENO, text.data, text.len);
-    return r < 0 ? err_set(err, CORDON_ERR_INTERNAL, "report", errno, "%.300s",
+    int r = t->path ? place_write(&t->place, text.data, text.len)
+                    : cli_write(STDOUT_FILENO, text.data, text.len);
+    int e = errno;
+    place_close(&t->place);
+    return r < 0 ? err_set(err, CORDON_ERR_INTERNAL, "report", e, "%.300s",
                            t->path ? t->path : "standard output")
                  : 0;
 }

@@ -9,6 +9,7 @@
 #include <cordon.h>
 
 #include "base/loop.h"
+#include "cli/place.h"
 #include "grade/grade.h"
 #include "grade/report.h"
 #include "host/host.h"
@@ -45,6 +46,7 @@ enum grade_option {
 struct grade_target {
     enum report_format format;
     const char *path; /* NULL: standard output */
+    struct place place;
 };
 
 struct grade_cli {

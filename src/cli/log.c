@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "base/utf8.h"
 #include "base/util.h"
 #include "cli/cli.h"
 #include "plan/seccomp.h"
@@ -15,12 +16,14 @@
  * another or talks to the terminal. */
 static void log_escaped(struct buf *out, const char *text, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c < 0x20 || c == 0x7f)
-            buf_printf(out, "\\x%02x", c);
-        else
-            buf_char(out, (char)c);
+    uint32_t code;
+    for (const char *p = text, *end = text + len; p < end;) {
+        size_t n = utf8_decode(p, end, &code);
+        bool is_plain = n > 0 && utf8_is_harmless(code);
+        n = n ? n : 1;
+        for (size_t i = 0; i < n; i++)
+            buf_printf(out, is_plain ? "%c" : "\\x%02x", (unsigned char)p[i]);
+        p += n;
     }
 }
 

@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/log.h"
+#include "cli/place.h"
 #include "cli/run.h"
 #include "cli/terminal.h"
 #include "host/host.h"
@@ -57,8 +58,8 @@ struct run_cli {
     struct terminal terminal;
     struct cli_run_in *in; /* NULL: a run by itself */
     bool json, done;
-    int result_fd, result_dir, status_fd, stdin_fd;
-    const char *result_name; /* in result_dir */
+    struct place result;
+    int status_fd, stdin_fd;
     enum log_level log;
 };
 
@@ -72,8 +73,7 @@ static void cli_done(struct run_cli *c)
     policy_free(c->policy);
     options_done(&c->options);
     util_close(&c->signal_fd);
-    util_close(&c->result_fd);
-    util_close(&c->result_dir);
+    place_close(&c->result);
     if (c->stdin_fd > 2)
         util_close(&c->stdin_fd);
     loop_done(&c->loop);
@@ -138,54 +138,9 @@ static int cli_status_fd(struct run_cli *c, const char *text, struct cordon_err 
     return 0;
 }
 
-/* A guest may be able to write to the folder the result goes to: a plain file is made anew when the
- * guest is gone and put in place in one step. Anything else (a pipe, a terminal) is written to. */
-static int cli_open_result(struct run_cli *c, const char *path, struct cordon_err *err)
-{
-    struct stat st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        c->result_fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
-        if (c->result_fd < 0)
-            return cli_refuse(c, OPT_RESULT, "result", path, errno, "", err);
-        return 0;
-    }
-    const char *slash = strrchr(path, '/');
-    c->result_name = slash ? slash + 1 : path;
-    _cleanup_free_ char *dir = !slash          ? strdup(".")
-                               : slash == path ? strdup("/")
-                                               : strndup(path, (size_t)(slash - path));
-    if (!dir)
-        return err_nomem(err, "options");
-    if (!*c->result_name)
-        return cli_refuse(c, OPT_RESULT, "result", path, EISDIR, "", err);
-    c->result_dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (c->result_dir < 0 || faccessat(c->result_dir, ".", W_OK | X_OK, AT_EACCESS) < 0)
-        return cli_refuse(c, OPT_RESULT, "result", path, errno, "", err);
-    return 0;
-}
-
 static bool cli_wants_result(const struct run_cli *c)
 {
-    return c->json || c->result_fd >= 0 || c->result_dir >= 0 || c->status_fd >= 0;
-}
-
-static int cli_write_result(struct run_cli *c, const char *text, size_t len)
-{
-    if (c->result_dir < 0)
-        return c->result_fd < 0 ? 0 : cli_write(c->result_fd, text, len);
-    char fresh[48];
-    snprintf(fresh, sizeof(fresh), ".cordon-result-%d", (int)getpid());
-    unlinkat(c->result_dir, fresh, 0);
-    _cleanup_close_ int fd =
-        openat(c->result_dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (fd < 0 || cli_write(fd, text, len) < 0 ||
-        renameat(c->result_dir, fresh, c->result_dir, c->result_name) < 0) {
-        int e = errno;
-        unlinkat(c->result_dir, fresh, 0);
-        errno = e;
-        return -1;
-    }
-    return 0;
+    return c->json || place_is_open(&c->result) || c->status_fd >= 0;
 }
 
 /* Everything the caller named is opened before the guest exists: a typo costs nothing. */
@@ -196,8 +151,8 @@ static int cli_open(struct run_cli *c, struct cordon_err *err)
     const char *in = options_get(&c->options, OPT_STDIN);
     c->json = options_has(&c->options, OPT_JSON);
     c->stdin_fd = 0;
-    if (result && cli_open_result(c, result, err) < 0)
-        return -1;
+    if (result && place_open(&c->result, result) < 0)
+        return cli_refuse(c, OPT_RESULT, "result", result, errno, "", err);
     if (status && cli_status_fd(c, status, err) < 0)
         return -1;
     if (in && (c->stdin_fd = open(in, O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0)
@@ -250,7 +205,7 @@ static int cli_report(struct run_cli *c, const char *hint)
         result_json(r, &text);
         buf_char(&text, '\n');
         if (text.failed || (c->json && cli_write(1, text.data, text.len) < 0) ||
-            cli_write_result(c, text.data, text.len) < 0 ||
+            place_write(&c->result, text.data, text.len) < 0 ||
             cli_write_status(c, text.data, text.len) < 0) {
             fprintf(stderr, "Error: the result could not be written: %s\n", strerror(errno));
             status = CORDON_ERR_INTERNAL;
@@ -418,8 +373,7 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
     struct run_cli c = {.in = in,
                         .terminal = TERMINAL_INIT,
                         .signal_fd = -1,
-                        .result_fd = -1,
-                        .result_dir = -1,
+                        .result = PLACE_NONE,
                         .status_fd = -1,
                         .stdin_fd = -1,
                         .loop.epoll_fd = -1};

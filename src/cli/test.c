@@ -12,6 +12,8 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/paint.h"
+#include "cli/place.h"
 #include "cli/run.h"
 #include "grade/detect.h"
 #include "grade/report.h"
@@ -39,8 +41,8 @@ struct test {
     struct policy *policy;
     struct arena arena;
     char project[PATH_MAX];
-    const char *junit;  /* --junit, or NULL */
-    char *junit_folder; /* of it, in the arena */
+    const char *junit; /* --junit, or NULL */
+    struct place junit_place;
     struct detect found;
     char **line; /* for the run, in the arena */
     int n_line;
@@ -80,25 +82,14 @@ static int test_command(struct test *t, struct cordon_err *err)
     }
     const char *venv =
         policy_has(t->policy, FIELD_VENV) ? policy_text(t->policy, FIELD_VENV) : NULL;
-    return detect_tests(t->project, venv, t->junit ? TEST_JUNIT_INSIDE : NULL, &t->arena, &t->found,
-                        err);
+    return detect_tests(t->project, venv, t->junit_place.dir >= 0 ? TEST_JUNIT_INSIDE : NULL,
+                        &t->arena, &t->found, err);
 }
 
 static int test_junit(struct test *t, struct cordon_err *err)
 {
     t->junit = options_get(&t->options, OPT_JUNIT);
-    if (!t->junit)
-        return 0;
-    const char *slash = strrchr(t->junit, '/');
-    t->junit_folder = !slash ? arena_strdup(&t->arena, ".")
-                      : slash == t->junit
-                          ? arena_strdup(&t->arena, "/")
-                          : arena_printf(&t->arena, "%.*s", (int)(slash - t->junit), t->junit);
-    if (!t->junit_folder)
-        return err_nomem(err, "test");
-    if (!*(slash ? slash + 1 : t->junit))
-        return err_set(err, CORDON_ERR_USAGE, "options", EISDIR, "--junit %.300s", t->junit);
-    if (access(t->junit_folder, W_OK | X_OK) < 0)
+    if (t->junit && place_open(&t->junit_place, t->junit) < 0)
         return err_set(err, CORDON_ERR_USAGE, "options", errno, "--junit %.300s", t->junit);
     return 0;
 }
@@ -130,7 +121,8 @@ static int test_line(struct test *t, int argc, char **argv, struct cordon_err *e
     }
     if (t->found.writes_junit) {
         line[n++] = "--output";
-        line[n++] = arena_printf(&t->arena, TEST_JUNIT "=%s", t->junit_folder);
+        /* the folder of the file, by the descriptor that we hold */
+        line[n++] = arena_printf(&t->arena, TEST_JUNIT "=/proc/self/fd/%d", t->junit_place.dir);
     }
     for (size_t i = 0; i < n; i++)
         if (!line[i])
@@ -178,7 +170,7 @@ static void test_forget_junit(struct run_job *job)
 }
 
 /* A suite without XML of its own is one test: the command. */
-static int test_own_junit(const struct test *t, const struct result *r, const char *path)
+static int test_own_junit(const struct test *t, const struct result *r)
 {
     _cleanup_buf_ struct buf xml = BUF_INIT((size_t)64 << 20);
     char status[32];
@@ -196,23 +188,33 @@ static int test_own_junit(const struct test *t, const struct result *r, const ch
                               .total_ns = r->wall_ns};
     grade_count(&o);
     report_write(REPORT_JUNIT, &o, false, &xml);
-    _cleanup_close_ int fd =
-        open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-    return fd < 0 || xml.failed ? -1 : cli_write(fd, xml.data, xml.len);
+    return xml.failed ? -1 : place_write(&t->junit_place, xml.data, xml.len);
 }
 
 static void test_collect(struct test *t, struct run_job *job)
 {
-    char fresh[PATH_MAX];
     struct stat st;
-    snprintf(fresh, sizeof(fresh), "%s/" TEST_JUNIT, t->junit_folder);
-    bool has_own =
-        t->found.writes_junit && lstat(fresh, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
-    int r = has_own ? rename(fresh, t->junit) : test_own_junit(t, &job->result, t->junit);
+    int dir = t->junit_place.dir;
+    bool has_own = t->found.writes_junit &&
+                   fstatat(dir, TEST_JUNIT, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+                   st.st_size > 0;
+    int r = has_own ? renameat(dir, TEST_JUNIT, dir, t->junit_place.name)
+                    : test_own_junit(t, &job->result);
     if (r < 0)
         fprintf(stderr, "Warning: --junit %s: %s\n", t->junit, strerror(errno));
     if (t->found.writes_junit)
         test_forget_junit(job);
+}
+
+static void test_print(const struct buf *diff)
+{
+    _cleanup_buf_ struct buf painted = BUF_INIT(SIZE_MAX / 4);
+    bool is_terminal = isatty(STDOUT_FILENO);
+    if (is_terminal)
+        paint_diff(diff->data, &painted);
+    if (!painted.failed)
+        (void)(is_terminal ? cli_write(STDOUT_FILENO, painted.data, painted.len)
+                           : cli_write(STDOUT_FILENO, diff->data, diff->len));
 }
 
 static void test_on_result(struct cli_run_in *in, struct run_job *job)
@@ -223,7 +225,7 @@ static void test_on_result(struct cli_run_in *in, struct run_job *job)
     const struct buf *diff = &job->files_changed.diff;
     if (options_has(&t->options, OPT_DIFF) && job->files_changed.compared &&
         !options_has(&t->options, OPT_JSON) && diff->len > 0)
-        (void)cli_write(STDOUT_FILENO, diff->data, diff->len);
+        test_print(diff);
 }
 
 /* ---- the verb ---- */
@@ -242,7 +244,8 @@ static int test_prepare(struct test *t, int argc, char **argv, struct cordon_err
 
 static int test_run(int argc, char **argv)
 {
-    struct test t = {.in = {.verb = &cli_verb_test, .is_test = true, .on_result = test_on_result}};
+    struct test t = {.in = {.verb = &cli_verb_test, .is_test = true, .on_result = test_on_result},
+                     .junit_place = PLACE_NONE};
     struct cordon_err err = {0};
     bool help = false;
     int status;
@@ -258,6 +261,7 @@ static int test_run(int argc, char **argv)
     } else {
         status = cli_run_in(&t.in, t.n_line, t.line);
     }
+    place_close(&t.junit_place);
     policy_free(t.policy);
     options_done(&t.options);
     arena_done(&t.arena);

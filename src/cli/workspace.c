@@ -10,6 +10,7 @@
 #include "base/jsonw.h"
 #include "base/util.h"
 #include "cli/cli.h"
+#include "cli/paint.h"
 #include "run/run.h"
 #include "run/reach_note.h"
 #include "workspace/apply.h"
@@ -130,30 +131,6 @@ static int workspace_do_run(struct call *c, int *ret_status, struct cordon_err *
 
 /* ---- diff ---- */
 
-static void diff_color(const char *text, struct buf *out)
-{
-    for (const char *p = text; *p;) {
-        size_t len = strcspn(p, "\n");
-        const char *code = str_starts(p, "+++") || str_starts(p, "---") || str_starts(p, "diff ")
-                               ? "1"
-                           : *p == '+' ? "32"
-                           : *p == '-' ? "31"
-                           : *p == '@' ? "36"
-                                       : NULL;
-        if (code)
-            buf_printf(out, "\033[%sm", code);
-        /* what a guest wrote must not steer the terminal */
-        for (size_t i = 0; i < len; i++)
-            buf_char(out, (unsigned char)p[i] < 0x20 && p[i] != '\t' ? '?' : p[i]);
-        buf_str(out, code ? "\033[m" : "");
-        p += len;
-        if (*p) {
-            buf_char(out, '\n');
-            p++;
-        }
-    }
-}
-
 static void diff_stat(const struct tree_changes *changes, struct buf *out)
 {
     size_t added = 0, removed = 0;
@@ -232,7 +209,7 @@ static int workspace_do_diff(struct call *c, struct cordon_err *err)
         else if (options_has(&c->options, OPT_STAT))
             diff_stat(&changes, &out);
         else if (diff_wants_color(c))
-            diff_color(text.data, &out);
+            paint_diff(text.data, &out);
         else
             buf_add(&out, text.data, text.len);
         if (out.len > 0 && cli_print(&out) != 0)

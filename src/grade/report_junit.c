@@ -4,7 +4,8 @@
 #include "base/util.h"
 #include "grade/report.h"
 
-/* XML 1.0 has no way to write most control characters: they become U+FFFD. */
+/* XML 1.0 has no way to write most control characters: they become U+FFFD. Those it has, and marks
+ * that turn text, are written by number: the report may go to a terminal. */
 static void xml_text(const char *data, size_t len, bool attribute, struct buf *out)
 {
     size_t used;
@@ -12,7 +13,8 @@ static void xml_text(const char *data, size_t len, bool attribute, struct buf *o
         unsigned c = report_char(data + i, len - i, &used);
         if (report_entity(c, out))
             continue;
-        if (c == '\r' || (attribute && (c == '\n' || c == '\t')))
+        if (c == '\r' || (attribute && (c == '\n' || c == '\t')) ||
+            (c >= 0x7f && report_is_unprintable(c)))
             buf_printf(out, "&#%u;", c);
         else if ((c < 0x20 && c != '\n' && c != '\t') || c == 0xfffe || c == 0xffff)
             report_utf8(0xfffd, out);

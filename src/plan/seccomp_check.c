@@ -31,6 +31,10 @@ enum {
     MAP_IS_PRIVATE = 0x02,
     MAP_IS_ANONYMOUS = 0x20,
     MAP_RESERVES = 0x104010, /* MAP_FIXED, MAP_NORESERVE, MAP_FIXED_NOREPLACE */
+    MAP_IS_HUGE = 0x40000,
+    /* the same for memfd_create and shmget */
+    MEMFD_IS_HUGE = 4,
+    SHM_IS_HUGE = 04000,
 };
 
 static uint32_t plain(int error)
@@ -266,10 +270,21 @@ static uint32_t no_memory(const struct seccomp_options *o)
     return o->notify ? SECCOMP_RET_USER_NOTIF : plain(ENOMEM);
 }
 
+/* Pages that the administrator set aside are no control group's memory, and few: a guest that takes
+ * them passes its limit and leaves none to the host's own programs. Answered as where there are
+ * none. */
+static unsigned check_huge(struct seccomp_asm *a, unsigned arg, uint32_t bit, unsigned other)
+{
+    unsigned test = seccomp_asm_if(a, BPF_JSET, bit, error(a, ENOMEM), other);
+    return seccomp_asm_load(a, SECCOMP_ARG_LOW(arg), test);
+}
+
 /* Only what an allocator asks for. Runtimes that reserve address space they never fill do it
  * unwritable, without reserve, or at a fixed place inside an earlier reservation. */
 static unsigned check_mmap(struct seccomp_asm *a, const struct seccomp_options *o)
 {
+    if (!o->map_limit)
+        return check_huge(a, 3, MAP_IS_HUGE, allow(a));
     unsigned refused = seccomp_asm_ret(a, no_memory(o)), allowed = allow(a);
     unsigned flags = seccomp_asm_if(a, BPF_JSET, MAP_IS_PRIVATE, refused, allowed);
     flags = seccomp_asm_if(a, BPF_JSET, MAP_IS_ANONYMOUS, flags, allowed);
@@ -277,7 +292,7 @@ static unsigned check_mmap(struct seccomp_asm *a, const struct seccomp_options *
     flags = seccomp_asm_load(a, SECCOMP_ARG_LOW(3), flags);
     unsigned write = seccomp_asm_if(a, BPF_JSET, MAP_WRITE, flags, allow(a));
     write = seccomp_asm_load(a, SECCOMP_ARG_LOW(2), write);
-    return check_length(a, 1, o->map_limit, write);
+    return check_huge(a, 3, MAP_IS_HUGE, check_length(a, 1, o->map_limit, write));
 }
 
 /* Our pid 1 has the guest's uid, which is all the kernel asks for: with fewer descriptors than it
@@ -318,12 +333,13 @@ unsigned seccomp_check_emit(struct seccomp_asm *a, const struct seccomp_options 
     case SECCOMP_CHECK_OPEN: return check_open(a, o, 1);
     case SECCOMP_CHECK_OPENAT: return check_open(a, o, 2);
     case SECCOMP_CHECK_MMAP: return check_mmap(a, o);
+    case SECCOMP_CHECK_MEMFD: return check_huge(a, 1, MEMFD_IS_HUGE, allow(a));
+    case SECCOMP_CHECK_SHMGET: return check_huge(a, 2, SHM_IS_HUGE, allow(a));
     case SECCOMP_CHECK_PRLIMIT: return check_prlimit(a, o);
     case SECCOMP_CHECK_MREMAP:
         return check_length(a, 2, o->map_limit, seccomp_asm_ret(a, no_memory(o)));
     case SECCOMP_CHECK_OPENAT2:
     case SECCOMP_CHECK_AFFINITY:
-    case SECCOMP_CHECK_MEMFD:
     case SECCOMP_CHECK_FORK:
     case SECCOMP_CHECK_SESSION:
     case SECCOMP_CHECK_IPC: break; /* decided by options alone, see seccomp_check_resolve */
@@ -353,7 +369,8 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
     case SECCOMP_CHECK_OPENAT: return o->refuse_suid_bits ? rule : allowed;
     case SECCOMP_CHECK_OPENAT2:
         return o->refuse_suid_bits ? nosys : allowed; /* mode behind a pointer */
-    case SECCOMP_CHECK_MEMFD: return o->refuse_memfd ? refused : allowed;
+    case SECCOMP_CHECK_MEMFD: return o->refuse_memfd ? refused : rule;
+    case SECCOMP_CHECK_SHMGET: return o->refuse_shared_ipc ? refused : rule;
     case SECCOMP_CHECK_FORK:
         if (!o->refuse_fork)
             return allowed;
@@ -361,7 +378,6 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
     case SECCOMP_CHECK_SESSION: return o->refuse_new_session ? refused : allowed;
     case SECCOMP_CHECK_IPC: return o->refuse_shared_ipc ? refused : allowed;
     case SECCOMP_CHECK_SECCOMP: return o->allow_listener_setup ? allowed : rule;
-    case SECCOMP_CHECK_MMAP:
     case SECCOMP_CHECK_MREMAP: return o->map_limit ? rule : allowed;
     case SECCOMP_CHECK_AFFINITY: return o->refuse_affinity ? refused : allowed;
     case SECCOMP_CHECK_CLONE:
@@ -377,6 +393,7 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
     case SECCOMP_CHECK_PERSONALITY:
     case SECCOMP_CHECK_PTRACE:
     case SECCOMP_CHECK_PRLIMIT:
+    case SECCOMP_CHECK_MMAP:
     case SECCOMP_CHECK_MKNOD:
     case SECCOMP_CHECK_MKNODAT: return rule;
     }

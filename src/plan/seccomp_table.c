@@ -59,7 +59,7 @@ static const struct seccomp_table_row table[] = {
     /* answers only for pages the caller could write or owns, since 5.2 */
     [27] = {"mincore", ALLOW},
     [28] = {"madvise", ALLOW},
-    [29] = {"shmget", CHECK(IPC)},
+    [29] = {"shmget", CHECK(SHMGET)},
     [30] = {"shmat", CHECK(IPC)},
     [31] = {"shmctl", CHECK(IPC)},
     [32] = {"dup", ALLOW},

@@ -35,11 +35,12 @@ enum seccomp_table_check {
     SECCOMP_CHECK_OPEN,   /* flags and mode in arguments 1 and 2 */
     SECCOMP_CHECK_OPENAT, /* flags and mode in arguments 2 and 3 */
     SECCOMP_CHECK_OPENAT2,
-    SECCOMP_CHECK_MEMFD,
+    SECCOMP_CHECK_MEMFD,  /* flags in argument 1 */
+    SECCOMP_CHECK_SHMGET, /* flags in argument 2 */
     SECCOMP_CHECK_FORK,
     SECCOMP_CHECK_SESSION,
     SECCOMP_CHECK_IPC,
-    SECCOMP_CHECK_MMAP,   /* length in argument 1 */
+    SECCOMP_CHECK_MMAP,   /* length in argument 1, flags in argument 3 */
     SECCOMP_CHECK_MREMAP, /* new length in argument 2 */
     SECCOMP_CHECK_AFFINITY,
     SECCOMP_CHECK_PRLIMIT, /* pid in argument 0 */

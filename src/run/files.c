@@ -56,27 +56,53 @@ static int files_watch(struct run_job *job, struct cordon_err *err)
 }
 
 /* The descriptor of an output GLOB=fd:N, or -1. */
-static int files_output_fd(const struct policy_item *item)
+static int files_output_fd(const char *text)
 {
-    const char *to = strrchr(item->text, '=') + 1;
+    const char *to = strrchr(text, '=') + 1;
     return str_starts(to, "fd:") ? (int)strtol(to + strlen("fd:"), NULL, 10) : -1;
 }
 
-/* Before the guest exists: numbers mean something only where they are the caller's own. */
-static int files_check_outputs(struct run_job *job, struct cordon_err *err)
+/* Numbers mean something only where they are the caller's own. */
+static int files_check_descriptor(const struct run_job *job, int fd, const char *text,
+                                  struct cordon_err *err)
 {
+    if (!job->has_descriptors)
+        return err_set(err, CORDON_ERR_CONFIG, "output", 0,
+                       "output %s: descriptors are for the command line", text);
+    int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+        return err_set(err, CORDON_ERR_USAGE, "output", 0,
+                       "output %s: not a descriptor open for writing", text);
+    return 0;
+}
+
+/* Before the guest exists: it may be able to write to where a folder is, and would put a link in
+ * its place that leads anywhere we may write. */
+static int files_open_outputs(struct run_job *job, struct cordon_err *err)
+{
+    struct run_files *f = &job->files_changed;
     const struct policy_value *v = policy_value(job->policy, FIELD_OUTPUT);
-    for (size_t i = 0; i < v->n_items; i++) {
-        int fd = files_output_fd(&v->items[i]);
-        if (fd >= 0 && !job->has_descriptors)
-            return err_set(err, CORDON_ERR_CONFIG, "output", 0,
-                           "output %s: descriptors are for the command line", v->items[i].text);
-        int flags = fd >= 0 ? fcntl(fd, F_GETFL) : O_WRONLY;
-        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
-            return err_set(err, CORDON_ERR_USAGE, "output", 0,
-                           "output %s: not a descriptor open for writing", v->items[i].text);
+    if (v->n_items == 0 || f->output_dirs)
+        return 0;
+    f->output_dirs = malloc(v->n_items * sizeof(*f->output_dirs));
+    if (!f->output_dirs)
+        return err_nomem(err, "output");
+    for (; f->n_output_dirs < v->n_items; f->n_output_dirs++) {
+        const char *text = v->items[f->n_output_dirs].text;
+        int *dir = &f->output_dirs[f->n_output_dirs], fd = files_output_fd(text);
+        *dir = -1;
+        if (fd >= 0 ? files_check_descriptor(job, fd, text, err) < 0
+                    : collect_open_target(strrchr(text, '=') + 1, dir, err) < 0)
+            return -1;
     }
     return 0;
+}
+
+static void files_close_outputs(struct run_files *f)
+{
+    for (size_t i = 0; i < f->n_output_dirs; i++)
+        util_close(&f->output_dirs[i]);
+    free(f->output_dirs);
 }
 
 /* A layer or a copy can cost a walk over the whole tree; a host without user namespaces could not
@@ -104,7 +130,7 @@ int files_begin(struct run_job *job, struct cordon_err *err)
         return err_set(err, CORDON_ERR_HOST, "plan", 0,
                        "output: collecting files needs user namespaces (tier full): %s",
                        job->host.user_ns_why);
-    if (files_check_outputs(job, err) < 0 || files_watch(job, err) < 0 ||
+    if (files_open_outputs(job, err) < 0 || files_watch(job, err) < 0 ||
         (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
         return -1;
     if (f->workspace && f->workspace->wants_copy)
@@ -182,10 +208,10 @@ static int files_note_base(struct run_files *f, struct cordon_err *err)
 static int files_end_archives(const struct policy_value *v, struct cordon_err *err)
 {
     for (size_t i = 0; i < v->n_items; i++) {
-        int fd = files_output_fd(&v->items[i]);
+        int fd = files_output_fd(v->items[i].text);
         bool again = false;
         for (size_t k = i + 1; k < v->n_items; k++)
-            again |= files_output_fd(&v->items[k]) == fd;
+            again |= files_output_fd(v->items[k].text) == fd;
         if (fd >= 0 && !again && tar_end(fd) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "output", errno, "fd:%d", fd);
     }
@@ -203,9 +229,9 @@ static int files_collect(struct run_job *job, struct cordon_err *err)
         _cleanup_free_ char *pattern = strndup(text, (size_t)(equals - text));
         if (!pattern)
             return err_nomem(err, "output");
-        int fd = files_output_fd(&v->items[i]);
+        int fd = files_output_fd(v->items[i].text);
         if (fd >= 0 ? collect_tar(&f->outputs, from, pattern, fd, err) < 0
-                    : collect_pattern(&f->outputs, from, pattern, equals + 1, err) < 0)
+                    : collect_pattern(&f->outputs, from, pattern, f->output_dirs[i], err) < 0)
             return -1;
     }
     if (from >= 0 && files_end_archives(v, err) < 0)
@@ -289,6 +315,7 @@ void files_done(struct run_job *job)
         tree_changes_done(&f->changes);
     buf_done(&f->diff);
     collect_done(&f->outputs);
+    files_close_outputs(f);
     protect_watch_free(f->watch);
     reach_note_end(f->note);
     if (job->supervised.finished && job->plan)

@@ -321,16 +321,21 @@ int collect_tar(struct collect *c, int from_fd, const char *pattern, int to_fd,
     return collect_walk(&w, pattern);
 }
 
-int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
+int collect_open_target(const char *path, int *ret_fd, struct cordon_err *err)
+{
+    int fd = mkdir(path, 0777) < 0 && errno != EEXIST
+                 ? -1
+                 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", path);
+    *ret_fd = fd;
+    return 0;
+}
+
+int collect_pattern(struct collect *c, int from_fd, const char *pattern, int to_fd,
                     struct cordon_err *err)
 {
-    struct collect_walk w = {.out = c, .from = from_fd, .err = err, .held_fd = -1};
-    if (mkdir(to_dir, 0777) < 0 && errno != EEXIST)
-        return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", to_dir);
-    _cleanup_close_ int to = open(to_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (to < 0)
-        return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", to_dir);
-    w.to = to;
+    struct collect_walk w = {.out = c, .from = from_fd, .to = to_fd, .err = err, .held_fd = -1};
     return collect_walk(&w, pattern);
 }
 

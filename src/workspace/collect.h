@@ -31,9 +31,12 @@ struct collect {
     bool is_cut; /* there were more names; the last row says so */
 };
 
+/* The folder files go to, made where it is missing. Open it before the guest exists, who may be
+ * able to put something else in its place. */
+int collect_open_target(const char *path, int *ret_fd, struct cordon_err *err);
 /* One pattern: parts matched by the shell's rules, `**` as the last part for everything below.
- * Files go below to_dir, which is made, under the names they have below from_fd. */
-int collect_pattern(struct collect *c, int from_fd, const char *pattern, const char *to_dir,
+ * Files go below to_fd, under the names they have below from_fd. */
+int collect_pattern(struct collect *c, int from_fd, const char *pattern, int to_fd,
                     struct cordon_err *err);
 /* The same as a tar archive on a descriptor, without its end: see tar.h. */
 int collect_tar(struct collect *c, int from_fd, const char *pattern, int to_fd,

@@ -258,6 +258,14 @@ def test_result_file_and_live_output(shared):
     assert (result["stdout"], result["stderr"], result["exit_code"]) == ("out\n", "err\n", 4)
 
 
+def test_json_does_not_steer_a_terminal():
+    """Controls of two bytes and marks that turn text are escapes in the JSON, and come back as they were."""
+    r = run("--", SH, "-c", r"printf 'a\302\23331mb\342\200\256c\330\234d\177\303\251'")
+    assert r.result["stdout"] == "a\x9b31mb\u202ec\u061cd\x7f\xe9"
+    assert "\xe9".encode() in r.raw and b"\\u009b" in r.raw and b"\\u202e" in r.raw
+    assert not any(odd.encode() in r.raw for odd in "\x9b\u202e\u061c\x7f")
+
+
 def test_result_file_that_cannot_be_written():
     done = cordon("run", "--result", "/nonexistent/dir/result.json", "--", "/bin/true")
     assert done.returncode in (64, 70, 78), (done.returncode, done.stderr)

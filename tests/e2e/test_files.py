@@ -177,6 +177,27 @@ def test_outputs_do_not_follow_links_in_the_target(full, shared, canary):
     assert not (canary / "planted").exists() and (out / "f").read_text() == "evil\n" and not (out / "f").is_symlink()
 
 
+SWAP = "cd {place}; mv {name} {name}.old; ln -s {canary} {name}; cd; echo evil > f"
+
+
+@pytest.mark.parametrize("name", ["out", "above"])
+def test_a_target_that_the_guest_replaces_by_a_link(full, shared, canary, name):
+    """The guest may write to where outputs go: they go to the folder that was there when it began."""
+    out = shared / "above" / "out" if name == "above" else shared / "out"
+    out.mkdir(parents=True)
+    before = sorted(os.listdir(canary))
+    r = run("--allow-write", shared, "--output", f"f={out}", "--", "/bin/sh", "-c", SWAP.format(place=shared, name=name, canary=canary))
+    assert r.verdict == "ok" and outputs(r) == {"f": None}, str(r)
+    assert sorted(os.listdir(canary)) == before and (shared / name).is_symlink()
+    moved = shared / f"{name}.old" / ("out" if name == "above" else "")
+    assert (moved / "f").read_text() == "evil\n"
+
+
+def test_a_target_that_cannot_be_is_an_error_before_the_start(full, shared):
+    r = run("--allow-write", shared, "--output", f"*={shared}/missing/out", "--", "/bin/sh", "-c", f"touch {shared}/ran")
+    assert r.code == 78 and not (shared / "ran").exists()
+
+
 def test_a_huge_hole_is_too_large(full, shared):
     r = run("--output", f"*={shared}", "--", "/bin/sh", "-c", "truncate -s 1T huge; echo x > y")
     assert outputs(r) == {"huge": "too large", "y": None} and not (shared / "huge").exists()

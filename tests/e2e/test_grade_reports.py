@@ -31,7 +31,7 @@ def outcome(shared):
     cases.write_text("\n".join(map(json.dumps, lines)))
     source = shared / "evil.py"
     source.write_text(f"import sys\nn = int(input())\nif n == 2:\n    sys.stdout.buffer.write({EVIL!r})\n"
-                      f"    sys.stderr.write('<u>err</u>\\n')\nelif n == 3: raise ValueError('<boom>')\nelse: print(n)\n")
+                      f"    sys.stderr.write('<u>err</u>\\x9b31m\\u202e\\n')\nelif n == 3: raise ValueError('<boom>')\nelse: print(n)\n")
     return cases, source
 
 
@@ -54,6 +54,26 @@ def test_json(outcome):
     assert found["details"][2]["verdict"] == "RE" and "<boom>" in found["details"][2]["stderr"]
     for d in found["details"]:
         assert isinstance(d["runtime_ms"], float) and d["memory_bytes"] > 0 and isinstance(d["cpu_ms"], float)
+
+
+@pytest.mark.parametrize("format_", ["table", "json", "junit", "tap", "html"])
+def test_nothing_steers_a_terminal(outcome, format_):
+    """Controls of one byte and of two, and marks that turn the direction of text, in every report."""
+    text = report(outcome, format_).decode("utf-8")
+    odd = [c for c in text if ord(c) < 0x20 and c != "\n" or 0x7f <= ord(c) < 0xa0 or 0x202a <= ord(c) <= 0x202e]
+    assert odd == [], text[:3000]
+
+
+def test_a_report_goes_where_its_folder_was(outcome, shared, canary):
+    """The submission may write above the report's folder, and leaves a link to another in its place."""
+    (shared / "reports").mkdir()
+    before = sorted(os.listdir(canary))
+    swap = shared / "swap.sh"
+    swap.write_text(f"cd {shared} && mv reports old && ln -s {canary} reports; cat\n")
+    done = cordon("grade", "--allow-write", shared, "--junit", shared / "reports" / "r.xml", "--cases", outcome[0], swap)
+    assert done.returncode == 1 and (shared / "reports").is_symlink(), done
+    assert sorted(os.listdir(canary)) == before
+    assert ET.fromstring((shared / "old" / "r.xml").read_bytes()).tag == "testsuites"
 
 
 def test_junit(outcome):

@@ -55,6 +55,12 @@ def test_no_privilege_is_gained(answers, name):
     assert answers.get(name) in UNPRIVILEGED, name
 
 
+def test_huge_pages_look_absent(answers):
+    """They are the administrator's, and no memory limit counts them. Without them set aside a mapping fails by itself,
+    a file for them does not (its twin: memfd_create below)."""
+    assert answers.get("memfd_create_huge") in {"ENOMEM"} | REFUSED
+
+
 @pytest.mark.parametrize("name", ["getpid", "futex_wake", "memfd_create", "eventfd2", "getrandom", "sched_getaffinity",
                                   "prctl_set_name", "clone_plain", "clone_untraced", "personality_query", "personality_0"])
 def test_ordinary_calls_work(answers, name, world):

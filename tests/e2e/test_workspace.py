@@ -256,12 +256,15 @@ def test_runs_see_each_others_changes_and_each_has_its_own_diff(project, shared)
     assert {c["path"] for c in whole["changed_files"]} == {"two", "a.txt"} and "+three" in whole["diff"]
     assert "2 files changed" in ws("diff", ident, "--stat", cwd=shared).stdout
     assert "\033[32m" in ws("diff", ident, "--color=always", cwd=shared).stdout
+    ws_run(ident, r"printf 'a\033[31mb\302\23331mc\342\200\256d\177\n' > steers", shared)
+    assert "+a?[31mb?31mc?d?\033[m" in ws("diff", ident, "--color=always", cwd=shared).stdout
+    assert "+a\033[31mb\x9b31mc\u202ed\x7f\n" in ws("diff", ident, "--color=never", cwd=shared).stdout
     ws("discard", ident, cwd=shared)
     assert ws("diff", ident, cwd=shared).stdout == ""
     assert ws_run(ident, "ls", shared)["stdout"] == "a.txt\ngone.txt\nlink\nsub\ntool\n"
     ws("rm", ident, cwd=shared)
     events = [json.loads(line) for line in (shared / "logs" / "sandbox" / "task-1.jsonl").read_text().splitlines()]
-    assert [e["event"] for e in events] == ["prepare", "action", "action", "action", "cleanup"]
+    assert [e["event"] for e in events] == ["prepare", "action", "action", "action", "action", "cleanup"]
     assert events[1]["changed_files"] == ["a.txt", "one"] and events[1]["exit_code"] == 0 and events[1]["diff_len"] > 0
     assert all("stdout" not in e and e["task_id"] == "task-1" for e in events)
 

@@ -342,6 +342,28 @@ static void test_suid_bits(void **state)
     run_cases(&loud, twins, ARRAY_SIZE(twins));
 }
 
+/* Pages set aside by the administrator: no control group counts them. With and without the other
+ * checks of the same calls; the high word of a flag is not the kernel's. */
+static void test_huge_pages(void **state)
+{
+    (void)state;
+    static const struct call_case cases[] = {
+        {"mmap", {0, 1 << 21, 3, 0x40022}, FAIL(ENOMEM)},
+        {"mmap", {0, 1 << 21, 3, 0x54040022}, FAIL(ENOMEM)}, /* a size of its own */
+        {"mmap", {0, 1 << 21, 3, 0x22}, OK},
+        {"mmap", {0, 4096, 1, UINT64_C(0x4000000000002)}, OK},
+        {"memfd_create", {0, 4}, FAIL(ENOMEM)},
+        {"memfd_create", {0, 0x54000005}, FAIL(ENOMEM)},
+        {"memfd_create", {0, 3}, OK},
+        {"shmget", {0, 1 << 21, 04600}, FAIL(ENOMEM)},
+        {"shmget", {0, 1 << 21, 01600}, OK},
+    };
+    static const struct seccomp_options ways[] = {
+        {0}, {.notify = true}, {.map_limit = UINT64_C(1) << 30}, {.refuse_suid_bits = true}};
+    for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
+        run_cases(&ways[i], cases, ARRAY_SIZE(cases));
+}
+
 /* One call per option: refused with it, allowed without it. */
 static void test_options(void **state)
 {
@@ -620,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_socket_options),
         cmocka_unit_test(test_small_checks),
         cmocka_unit_test(test_suid_bits),
+        cmocka_unit_test(test_huge_pages),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_large_mappings),
         cmocka_unit_test(test_every_set_of_options),

@@ -423,7 +423,10 @@ static void collected_files_replace_at_once(void **state)
         fs.no_links = i >= 2;
         fs.stays = "f";
         fs.asked = 0;
-        int r = collect_pattern(&c, from, "*", out, &err);
+        int to = -1, r = collect_open_target(out, &to, &err);
+        assert_int_equal(r, 0);
+        r = collect_pattern(&c, from, "*", to, &err);
+        close(to);
         fs.stays = NULL;
         fs.no_links = false;
         assert_int_equal(r, 0);

@@ -1,0 +1,11 @@
+/* Text of a guest on the caller's terminal. */
+#ifndef CLI_PAINT_H
+#define CLI_PAINT_H
+
+#include "base/buf.h"
+
+/* A patch in colours. What a guest wrote cannot steer the terminal: control characters, also those
+ * of two bytes, marks that turn the direction of text and bytes that are no text become '?'. */
+void paint_diff(const char *text, struct buf *out);
+
+#endif
