@@ -6,6 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* musl has no words for one that a guest of the same user can bring about. */
+static const char *err_text(int sys_errno)
+{
+    return sys_errno == ETOOMANYREFS ? "this user has too many descriptors under way"
+                                     : strerror(sys_errno);
+}
+
 int err_set(struct cordon_err *err, int code, const char *stage, int sys_errno, const char *fmt,
             ...)
 {
@@ -22,7 +29,7 @@ int err_set(struct cordon_err *err, int code, const char *stage, int sys_errno, 
     err->hint[0] = '\0';
     snprintf(err->stage, sizeof(err->stage), "%s", stage);
     if (sys_errno && n >= 0 && (size_t)n < sizeof(err->message))
-        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", strerror(sys_errno));
+        snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", err_text(sys_errno));
     return -1;
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -13,6 +14,7 @@
 #include "base/util.h"
 #include "lib/wire.h"
 
+#define SEND_PATIENCE_MS 20
 #define JOB_BURY_MS 1000 /* from the end of a killed supervisor's sockets to its own */
 
 enum job_state { JOB_RUNNING, JOB_ENDED, JOB_FAILED, JOB_TAKEN };
@@ -65,6 +67,24 @@ static int job_open(struct cordon_job *job, bool stream, struct job_send *far,
     return 0;
 }
 
+/* The kernel bounds the descriptors a user has under way by the sender's own limit of descriptors.
+ * The supervisor is about to take those of other threads; but a guest of the same user can keep its
+ * own unread for as long as it runs. So after a moment the limit of this process is raised for one
+ * attempt. */
+static int job_send_parts(const struct peer *peer, const struct iovec *parts, size_t n_parts,
+                          const int *fds, size_t n_fds, bool may_raise)
+{
+    struct rlimit files, raised;
+    if (!may_raise || getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= files.rlim_max)
+        return wire_send(peer->sock, parts, n_parts, fds, n_fds, 0);
+    raised = (struct rlimit){files.rlim_max, files.rlim_max};
+    (void)setrlimit(RLIMIT_NOFILE, &raised);
+    int r = wire_send(peer->sock, parts, n_parts, fds, n_fds, 0), e = errno;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    errno = e;
+    return r;
+}
+
 /* 0, or errno. Waits while the supervisor's queue is full. */
 static int job_send(const struct peer *peer, const struct cordon_request *request,
                     const struct job_send *far)
@@ -91,9 +111,9 @@ static int job_send(const struct peer *peer, const struct cordon_request *reques
         run.flags |= WIRE_RUN_DISCOVER;
     if (request->flags & CORDON_REQUEST_BRIEF_JSON)
         run.flags |= WIRE_RUN_BRIEF_JSON;
-    while (wire_send(peer->sock, parts, request->body_fd < 0 ? 2 : 1, fds, n, 0) < 0) {
-        /* The kernel bounds the descriptors a user has in flight; the supervisor is about to take
-         * them. */
+    for (int waited_ms = 0; job_send_parts(peer, parts, request->body_fd < 0 ? 2 : 1, fds, n,
+                                           waited_ms >= SEND_PATIENCE_MS) < 0;
+         waited_ms++) {
         if (errno != ETOOMANYREFS)
             return errno;
         if (peer_is_gone(peer))

@@ -218,8 +218,10 @@ static int full_proc(struct plan *p)
         "proc/cmdline",  "proc/iomem",       "proc/ioports",       "proc/interrupts",
         "proc/modules",  "proc/sched_debug", "proc/latency_stats", "proc/sys/kernel/random/boot_id",
     };
-    static const char *const dirs[] = {"proc/acpi", "proc/asound", "proc/bus",  "proc/driver",
-                                       "proc/fs",   "proc/irq",    "proc/scsi", "proc/tty"};
+    /* pressure: everybody may write there, each write makes a watch over the whole host */
+    static const char *const dirs[] = {"proc/acpi",     "proc/asound", "proc/bus",
+                                       "proc/driver",   "proc/fs",     "proc/irq",
+                                       "proc/pressure", "proc/scsi",   "proc/tty"};
 
     if (!full_op(p, PLAN_OP_PROC, NULL, "proc", 0, 0))
         return -1;

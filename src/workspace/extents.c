@@ -10,7 +10,8 @@
 
 #define EXTENTS_GAP 4096 /* the first guess at how short a hole has to be to be filled */
 
-/* Half of the list is left: the shortest holes are filled, and of equal ones no more than need be. */
+/* Half of the list is left: the shortest holes are filled, and of equal ones no more than need be.
+ */
 static void extents_thin(struct extents *x, uint64_t *gap)
 {
     size_t wanted = EXTENTS_MAX / 2;

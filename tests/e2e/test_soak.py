@@ -3,12 +3,13 @@ of the host stay what they were (the oracle compares them after every case)."""
 
 import concurrent.futures
 import os
+import resource
 import shutil
 import time
 
 import pytest
 
-from cordon_run import LATE_MS, PATIENCE, guest, run
+from cordon_run import GUESTS, LATE_MS, PATIENCE, guest, guest_path, run, start
 
 STRESS = ["os", "memory", "pipe", "filesystem", "scheduler"]
 
@@ -62,6 +63,30 @@ def test_per_user_quotas_are_not_shared(full, world):
         modest = [guest("kmem", kind, "3") for kind in ("inotify", "timers", "sigqueue", "msgq")]
         greedy.result()
     assert [r.get("stopped") for r in modest] == ["bound"] * 4, [str(r) for r in modest]
+
+
+def test_descriptors_under_way_do_not_stop_the_next_run(full, world, shared):
+    """An ordinary caller's guests count as the caller: one of them leaves as many descriptors unread as it can. Runs for
+    which descriptors travel between processes of ours go on."""
+    if world.is_root:
+        pytest.skip("root's guests have a uid of their own, and the kernel does not count for root")
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:
+        pytest.skip("needs a hard limit of 4096 descriptors (ulimit -Hn)")
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    greedy = start("--allow-read", GUESTS, "--", guest_path("kmem"), "unread", "1000", "20000", preexec_fn=limited)
+    try:
+        assert greedy.stdout.readline().startswith(b"made: ")
+        assert greedy.stdout.readline() == b"stopped: ETOOMANYREFS\n"
+        out = shared / "out"
+        r = run("--output", f"*={out}", "--", "/bin/sh", "-c", "echo x > f; ulimit -n", preexec_fn=limited)
+        assert (r.verdict, r.out, (out / "f").read_text()) == ("ok", "1024\n", "x\n"), str(r)
+        r = run("--allow-network", "example.com", "--", "/bin/sh", "-c", "ulimit -n", preexec_fn=limited)
+        assert (r.verdict, r.out) == ("ok", "1024\n"), str(r)
+    finally:
+        greedy.kill()
+        greedy.communicate()
 
 
 @pytest.mark.slow

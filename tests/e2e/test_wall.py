@@ -317,7 +317,8 @@ def test_proc_folders_are_empty_or_read_only(full, path):
 
 @pytest.mark.parametrize("path", ["/proc/sys/kernel/hostname", "/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches",
                                   "/proc/sys/user/max_user_namespaces", "/proc/sys/net/ipv4/ip_forward",
-                                  "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity"])
+                                  "/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/pressure/memory",
+                                  "/proc/pressure/cpu", "/proc/pressure/io"])
 def test_proc_settings_cannot_be_written(full, path):
     assert probe("open-write", path).get(f"open-write {path}") in ("EACCES", "EROFS", "ENOENT", "EPERM")
 

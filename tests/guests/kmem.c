@@ -1,8 +1,8 @@
 /* D13, D14, D21: makes as many kernel objects of one kind as it can get, up to a bound.
  *
  * usage: kmem
- * epoll|eventfd|timerfd|inotify|msgq|sem|vma|locks|dentry|scmcycle|timers|sigqueue|files|sockets|ptys
- * N prints how many it made and why it stopped. */
+ * epoll|eventfd|timerfd|inotify|msgq|sem|vma|locks|dentry|scmcycle|unread|timers|sigqueue|files|sockets|ptys
+ * N [MS] prints how many it made and why it stopped, and stays for MS. */
 #include "guest.h"
 
 #include <sys/epoll.h>
@@ -39,6 +39,25 @@ static int scm_cycle(void)
     close(s[1]);
     errno = e;
     return r;
+}
+
+/* Descriptors sent to oneself and not taken out: counted for the user, not for the process. */
+static int unread(void)
+{
+    static int s[2] = {-1, -1};
+    int many[200] = {0};
+    char c = 'x', space[CMSG_SPACE(sizeof(many))] = {0};
+    struct iovec io = {&c, 1};
+    struct msghdr m = {
+        .msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof(many));
+    memcpy(CMSG_DATA(h), many, sizeof(many));
+    if (s[0] < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s) < 0)
+        return -1;
+    return (int)sendmsg(s[0], &m, 0);
 }
 
 static int message_queue(void)
@@ -107,6 +126,8 @@ static int make(const char *kind, long i)
         return missing_name(i);
     if (!strcmp(kind, "scmcycle"))
         return scm_cycle();
+    if (!strcmp(kind, "unread"))
+        return unread();
     if (!strcmp(kind, "timers"))
         return make_timer();
     if (!strcmp(kind, "sigqueue"))
@@ -137,5 +158,6 @@ int main(int argc, char **argv)
     }
     say("made", "%ld", made);
     say("stopped", "%s", why);
+    sleep_ms(argn(argc, argv, 3, 0));
     return 0;
 }

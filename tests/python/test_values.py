@@ -15,7 +15,7 @@ import pytest
 
 from cordon.guest import decode as decoding
 from cordon.guest.decode import DecodeError, decode
-from cordon.guest.encode import MAX_DEPTH, EncodeError, encode
+from cordon.guest.encode import HEAVY, MAX_DEPTH, MAX_VALUES, EncodeError, encode
 
 
 def trip(value):
@@ -269,6 +269,37 @@ def test_indexes(make):
 def test_pandas_scalars(make):
     assert trip(make()) == make() and type(trip(make())) is type(make())
     assert trip([pandas.NaT, pandas.NA]) == [pandas.NaT, pandas.NA] or trip([pandas.NaT])[0] is pandas.NaT
+
+
+def test_a_few_bytes_do_not_become_gigabytes():
+    """A range is two numbers; what would be made of it must not be spelled out here. The same with small ones is fine."""
+    def of(value):
+        return encode(value)[4:]
+    def range_index(n):
+        return of(pandas.RangeIndex(n))
+    one = of(pandas.Index([1]))
+    n, codes = 10 ** 10, of(numpy.zeros(1, "i1"))
+    for data in (b"x\1" + one + of(range(n)) + b"N", b"x\1" + range_index(n) + codes + b"N",
+                 b"v" + range_index(n) + range_index(n) + b"\4left", b"c" + codes + range_index(n) + b"F"):
+        with pytest.raises(DecodeError, match="labels|array"):
+            decode(b"CDN1" + data)
+    assert len(decode(b"CDN1x\1" + range_index(3) + codes + b"N")) == 1
+    assert trip(pandas.RangeIndex(10 ** 10)).equals(pandas.RangeIndex(10 ** 10)), "by itself it stays two numbers"
+    index = pandas.MultiIndex.from_product([range(3), ["a", "b"]])
+    assert trip(index).equals(index)
+
+
+def test_values_of_pandas_weigh_more():
+    """Each takes tens of microseconds to make: fewer of them are let in than of plain ones."""
+    period = encode(pandas.Period("2024-01", "M"))[4:]
+    n = MAX_VALUES // HEAVY + 1
+    started = time.monotonic()
+    with pytest.raises(DecodeError, match="values"):
+        decode(b"CDN1" + b"f" + encode([None] * n)[5:-n] + (b"n" + encode(numpy.zeros(0))[4:]) * n)
+    assert time.monotonic() - started < 60
+    with pytest.raises(EncodeError, match="values"):
+        encode([pandas.Timedelta(1)] * n)
+    assert len(trip([pandas.Timedelta(1)] * 1000)) == 1000 and len(decode(b"CDN1L\2" + period * 2)) == 2
 
 
 def test_broken_bytes_of_frames():

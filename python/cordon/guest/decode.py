@@ -7,7 +7,7 @@ them. Beside the limits of encode.py there is one on keys with one and the same 
 import re
 import struct
 
-from .encode import DTYPE, MAGIC, MASKED, MAX_BYTES, MAX_DEPTH, MAX_VALUES, ZONE, zone_name
+from .encode import DTYPE, HEAVY, MAGIC, MASKED, MAX_BYTES, MAX_DEPTH, MAX_VALUES, ZONE, zone_name
 
 MAX_SAME_HASH = 256
 FREQ = re.compile(r"[A-Za-z0-9\-]{1,32}\Z")
@@ -58,13 +58,17 @@ class _Decoder:
     def value(self, depth):
         if depth > MAX_DEPTH:
             raise DecodeError(f"nested deeper than {MAX_DEPTH}")
-        self.values += 1
-        if self.values > MAX_VALUES:
-            raise DecodeError(f"more than {MAX_VALUES} values")
-        method = _READERS.get(self.take(1)[0])
+        tag = self.take(1)[0]
+        self.counted(HEAVY if tag in _OF_PANDAS else 1)
+        method = _READERS.get(tag)
         if method is None:
             raise DecodeError("a type that is not known here")
         return method(self, depth + 1)
+
+    def counted(self, weight):
+        self.values += weight
+        if self.values > MAX_VALUES:
+            raise DecodeError(f"more than {MAX_VALUES} values")
 
     def typed(self, depth, *kinds):
         value = self.value(depth)
@@ -166,6 +170,7 @@ class _Decoder:
             raise DecodeError("no dtype")
         fields = []
         for _ in range(self.small(4096)):
+            self.counted(1)
             name, shape = self.text(), self._shape()
             fields.append((name, self._dtype(numpy, depth + 1), shape))
         return numpy.dtype(fields)
@@ -205,6 +210,7 @@ class _Decoder:
 
     def _column(self, depth):
         pandas = _need("pandas")
+        self.counted(HEAVY)
         tag = self.take(1)
         method = _COLUMNS.get(bytes(tag))
         if method is None:
@@ -231,8 +237,8 @@ class _Decoder:
         return pandas.DatetimeIndex(moments).tz_localize("UTC").tz_convert(zone).array
 
     def _column_categories(self, pandas, depth):
-        codes, categories, ordered = self._plain(depth), self.value(depth), self.typed(depth, bool)
-        if codes.dtype.kind != "i" or not isinstance(categories, pandas.Index):
+        codes, categories, ordered = self._plain(depth), self._labels(depth), self.typed(depth, bool)
+        if codes.dtype.kind != "i":
             raise DecodeError("no categories")
         return pandas.Categorical.from_codes(codes, dtype=pandas.CategoricalDtype(categories, ordered=ordered))
 
@@ -257,8 +263,8 @@ class _Decoder:
         return pandas.arrays.PeriodArray(ordinals, dtype=pandas.PeriodDtype(freq))
 
     def _column_intervals(self, pandas, depth):
-        left, right, closed = self.value(depth), self.value(depth), self.text()
-        if closed not in CLOSED or not isinstance(left, pandas.Index) or not isinstance(right, pandas.Index):
+        left, right, closed = self._labels(depth), self._labels(depth), self.text()
+        if closed not in CLOSED:
             raise DecodeError("no intervals")
         return pandas.arrays.IntervalArray.from_arrays(left, right, closed=closed)
 
@@ -267,6 +273,13 @@ class _Decoder:
         index = self.value(depth)
         if not isinstance(index, pandas.Index):
             raise DecodeError("no index")
+        return index
+
+    def _labels(self, depth):
+        """An index that others are made of, which spells it out: a range of two numbers could be of any length."""
+        index = self._rows(depth)
+        if len(index) > MAX_VALUES:
+            raise DecodeError(f"more than {MAX_VALUES} labels")
         return index
 
     def _series(self, depth):
@@ -303,10 +316,16 @@ class _Decoder:
         pandas = _need("pandas")
         levels, codes, names = [], [], []
         for _ in range(self.small(256)):
-            levels.append(self._rows(depth))
-            codes.append(self.value(depth))
+            levels.append(self._labels(depth))
+            codes.append(self._codes(depth))
             names.append(self.value(depth))
         return pandas.MultiIndex(levels=levels, codes=codes, names=names)
+
+    def _codes(self, depth):
+        codes = self._plain(depth)
+        if codes.dtype.kind != "i" or codes.ndim != 1:
+            raise DecodeError("no codes")
+        return codes
 
     def _timestamp(self, depth):
         pandas = _need("pandas")
@@ -345,6 +364,7 @@ _READERS = {ord(tag): method for tag, method in {
     "J": _Decoder._interval, "0": lambda d, depth: _need("pandas").NaT, "1": lambda d, depth: _need("pandas").NA,
     **{tag: lambda d, depth: d._again(depth) for tag in "nzckqPv"},
 }.items()}
+_OF_PANDAS = frozenset(b"pfigxWGQJ")
 _COLUMNS = {b"n": _Decoder._column_plain, b"z": _Decoder._column_zoned, b"c": _Decoder._column_categories,
             b"k": _Decoder._column_masked, b"q": _Decoder._column_texts, b"P": _Decoder._column_periods,
             b"v": _Decoder._column_intervals}

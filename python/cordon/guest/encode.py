@@ -10,6 +10,7 @@ import sys
 MAGIC = b"CDN1"
 MAX_DEPTH = 200
 MAX_VALUES = 4_000_000
+HEAVY = 20  # values that one of pandas counts as: making one takes tens of microseconds
 MAX_BYTES = 64 * 1024 * 1024
 
 ZONE = re.compile(r"[A-Za-z][A-Za-z0-9_+\-]*(/[A-Za-z0-9_+\-]+){0,3}\Z")
@@ -43,9 +44,7 @@ class _Encoder:
     def value(self, value, depth):
         if depth > MAX_DEPTH:
             raise EncodeError(f"nested deeper than {MAX_DEPTH}")
-        self.values += 1
-        if self.values > MAX_VALUES:
-            raise EncodeError(f"more than {MAX_VALUES} values")
+        self.counted(1)
         method = self.table.get(type(value))
         if method is None and self.numpy is not None and isinstance(value, self.numpy.generic):
             method = self._scalar
@@ -56,6 +55,11 @@ class _Encoder:
             raise EncodeError(f"{kind.__module__}.{kind.__qualname__} cannot travel")
         method(value, depth)
         self.room(0)
+
+    def counted(self, weight):
+        self.values += weight
+        if self.values > MAX_VALUES:
+            raise EncodeError(f"more than {MAX_VALUES} values")
 
     def room(self, size):
         if len(self.out) + size > self.max_bytes:
@@ -186,6 +190,7 @@ class _Encoder:
             self.tag(b"V")
             self.number(len(dtype.names))
             for name in dtype.names:
+                self.counted(1)
                 base, shape = (dtype.fields[name][0].subdtype or (dtype.fields[name][0], ()))
                 self.text(name)
                 self._shape(shape)
@@ -231,12 +236,14 @@ class _Encoder:
         return None
 
     def _series(self, value, depth):
+        self.counted(HEAVY)
         self.tag(b"p")
         self._column(value.array, depth + 1)
         self.value(value.index, depth + 1)
         self.value(value.name, depth + 1)
 
     def _frame(self, value, depth):
+        self.counted(HEAVY)
         self.tag(b"f")
         self.number(value.shape[1])
         for i in range(value.shape[1]):
@@ -245,6 +252,7 @@ class _Encoder:
         self.value(value.columns, depth + 1)
 
     def _index(self, value, depth):
+        self.counted(HEAVY)
         pandas = self.pandas
         kind = type(value).__name__
         if isinstance(value, pandas.RangeIndex):
@@ -270,7 +278,7 @@ class _Encoder:
 
     def _column(self, array, depth):
         """An array of pandas: its dtype decides what it is made of."""
-        self.values += 1
+        self.counted(HEAVY)
         pandas, numpy, dtype = self.pandas, self.numpy, array.dtype
         if isinstance(dtype, numpy.dtype) or type(dtype).__name__ in ("PandasDtype", "NumpyEADtype"):
             plain = numpy.asarray(array)
@@ -307,20 +315,24 @@ class _Encoder:
             raise EncodeError(f"pandas dtype {dtype} cannot travel")
 
     def _timestamp(self, value, depth):
+        self.counted(HEAVY)
         self.tag(b"W")
         self.out += struct.pack("<q", value.value)
         self._zone(value.tzinfo, value.to_pydatetime(warn=False), depth)
 
     def _pandas_timedelta(self, value, depth):
+        self.counted(HEAVY)
         self.tag(b"G")
         self.out += struct.pack("<q", value.value)
 
     def _period(self, value, depth):
+        self.counted(HEAVY)
         self.tag(b"Q")
         self.value(value.ordinal, depth + 1)
         self.text(value.freqstr)
 
     def _interval(self, value, depth):
+        self.counted(HEAVY)
         self.tag(b"J")
         self.value(value.left, depth + 1)
         self.value(value.right, depth + 1)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "backend/docker/session.h"
+#include "base/fdsend.h"
 #include "base/util.h"
 
 #define CHANNEL_ANSWER_MS 5000
@@ -128,7 +129,7 @@ static int channel_send(int fd)
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
     *cmsg = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
     memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
-    return sendmsg(HELPER_CHANNEL_FD, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : -1;
+    return fdsend(HELPER_CHANNEL_FD, &msg, MSG_DONTWAIT) == 1 ? 0 : -1;
 }
 
 /* The ends of the command's streams; a pid 1 that does not answer leaves it to the engine. */

@@ -122,6 +122,7 @@ static void create_masks(struct jsonw *j, const struct request *r)
                                          "/proc/kpageflags",
                                          "/proc/kpagecgroup",
                                          "/proc/driver",
+                                         "/proc/pressure",
                                          "/proc/tty"};
     static const char *const readonly[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
                                            "/proc/sysrq-trigger"};

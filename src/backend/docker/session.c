@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/fdsend.h"
 #include "base/jsonw.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -38,8 +39,7 @@ static void session_say(struct helper_message *m, int fd)
         *cmsg = (struct cmsghdr){CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
         memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
     }
-    while (sendmsg(HELPER_CONTROL_FD, &msg, MSG_NOSIGNAL) < 0 && errno == EINTR)
-        ;
+    (void)fdsend(HELPER_CONTROL_FD, &msg, 0);
 }
 
 static void session_fail(const struct cordon_err *err)

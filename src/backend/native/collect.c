@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fdsend.h"
+
 union collect_control {
     char space[CMSG_SPACE(sizeof(int))];
     struct cmsghdr align;
@@ -30,7 +32,7 @@ void native_collect_send(struct native_child *c)
     cmsg->cmsg_type = SCM_RIGHTS;
     cmsg->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
-    if (sendmsg(c->go_fd, &msg, MSG_NOSIGNAL) < 0)
+    if (fdsend(c->go_fd, &msg, 0) < 0)
         native_child_fail(c, "working directory", errno, "hand over");
     close(fd);
 }

@@ -28,6 +28,7 @@
 
 #include "backend/native/netlink.h"
 #include "backend/native/netns_gate.h"
+#include "base/fdsend.h"
 #include "base/util.h"
 #include "net/netwire.h"
 
@@ -101,10 +102,7 @@ static int gate_send(bool is_last)
         cmsg->cmsg_len = CMSG_LEN(n * sizeof(int));
         memcpy(CMSG_DATA(cmsg), gate.fds, n * sizeof(int));
     }
-    ssize_t r;
-    do
-        r = sendmsg(gate.broker_fd, &msg, MSG_NOSIGNAL);
-    while (r < 0 && errno == EINTR);
+    ssize_t r = fdsend(gate.broker_fd, &msg, 0);
     for (size_t i = 0; i < n; i++)
         close(gate.fds[i]);
     gate.out.n = 0;

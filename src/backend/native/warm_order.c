@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/fdsend.h"
 #include "base/util.h"
 
 /* Room for n bytes on an 8-byte border; gives its offset. */
@@ -113,11 +114,7 @@ int warm_send(int sock, const struct iovec *parts, size_t n_parts, const int *fd
         cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
         memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
     }
-    ssize_t n;
-    do
-        n = sendmsg(sock, &msg, MSG_NOSIGNAL | flags);
-    while (n < 0 && errno == EINTR);
-    return n < 0 ? -1 : 0;
+    return fdsend(sock, &msg, flags) < 0 ? -1 : 0;
 }
 
 ssize_t warm_recv(int sock, struct iovec *parts, size_t n_parts, int *ret_fds, size_t *ret_n_fds,
