@@ -305,9 +305,12 @@ bool plan_oci_is_said(const struct plan *plan, const struct plan_rlimit *limit);
 int plan_make(const struct plan_request *request, struct plan **ret_plan, struct cordon_err *err);
 void plan_free(struct plan *plan);
 
-/* plan_key.c: can a guest for this plan be prepared before it is asked for? Not where the caller
- * grants host paths: they are looked up when the run starts. */
+/* plan_key.c: can a guest for this plan be prepared before it is asked for? With host paths only if
+ * each of them can be looked at again when the guest is taken. */
 bool plan_is_parkable(const struct plan *plan);
+#define PLAN_PARKED_GRANTS 16
+bool plan_is_grant(const struct plan_op *op);
+size_t plan_count_grants(const struct plan *plan);
 /* Can its program be forked from a Python interpreter that is there already? `python3 SCRIPT ...`
  * with nothing in the environment that an interpreter looks at when it starts. */
 bool plan_has_interpreter(const struct plan *plan);

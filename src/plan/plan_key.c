@@ -69,14 +69,54 @@ static void key_groups(const struct plan *p, struct buf *out)
     key_num(out, p->limits.scratch_inodes);
 }
 
+bool plan_is_grant(const struct plan_op *op)
+{
+    return op->kind == PLAN_OP_BIND && (op->flags & PLAN_BIND_GRANT);
+}
+
+size_t plan_count_grants(const struct plan *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_ops; i++)
+        n += plan_is_grant(&p->ops[i]);
+    return n;
+}
+
+/* A path that is bound while a guest waits must mean the same when it is taken, and that is looked
+ * at for the path itself. What lies on the way from a grant to something mounted below it (a
+ * cover, another grant) can be moved away from under it meanwhile, by whoever may write there. */
+static bool key_may_wait(const struct plan *p, size_t at, size_t first_grant)
+{
+    const struct plan_op *op = &p->ops[at];
+    if (op->kind == PLAN_OP_OVERLAY || (op->flags & (PLAN_BIND_KERNELS | PLAN_BIND_OWNERS)))
+        return false;
+    if (at <= first_grant)
+        return true;
+    if (!plan_is_grant(op))
+        return false;
+    for (size_t i = first_grant; i < at; i++) {
+        size_t len = strlen(p->ops[i].dst);
+        if (strncmp(op->dst, p->ops[i].dst, len) == 0 &&
+            (op->dst[len] == '/' || op->dst[len] == '\0'))
+            return false;
+    }
+    return true;
+}
+
 bool plan_is_parkable(const struct plan *p)
 {
     if (p->backend != BACKEND_NATIVE || p->tier != TIER_FULL || p->terminal || p->host_network ||
-        p->own_profile || p->apparmor || p->rootfs || p->net || p->oci)
+        p->own_profile || p->apparmor || p->rootfs || p->net || p->oci ||
+        plan_count_grants(p) > PLAN_PARKED_GRANTS)
         return false;
-    /* Host paths are bound when the run starts and not before: what a name means then counts. */
+    size_t first_grant = 0;
+    while (first_grant < p->n_ops && !plan_is_grant(&p->ops[first_grant]))
+        first_grant++;
     for (size_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == PLAN_OP_OVERLAY || (p->ops[i].flags & PLAN_BIND_GRANT))
+        if (!key_may_wait(p, i, first_grant))
+            return false;
+    for (size_t i = 0; i < p->n_fences; i++)
+        if (p->fences[i].connects)
             return false;
     return true;
 }

@@ -2,9 +2,12 @@
 #include "run/pool.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -26,6 +29,7 @@ void pool_init(struct pool *pool, struct loop *loop)
     memset(pool, 0, sizeof(*pool));
     pool->loop = loop;
     pool->scratch = BUF_INIT(POOL_KEY_MAX);
+    pool->mounts_fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 }
 
 static void key_close(struct pool_key *k)
@@ -52,6 +56,19 @@ void pool_done(struct pool *pool)
         if (pool->keys[i].key)
             key_forget(&pool->keys[i]);
     buf_done(&pool->scratch);
+    util_close(&pool->mounts_fd);
+}
+
+/* What is bound in a guest that waits is as the host's mounts were: when they change, guests with
+ * granted paths go. */
+static void pool_check_mounts(struct pool *pool)
+{
+    struct pollfd p = {.fd = pool->mounts_fd, .events = POLLPRI};
+    if (poll(&p, 1, 0) <= 0)
+        return;
+    for (size_t i = 0; i < POOL_KEYS; i++)
+        if (pool->keys[i].has_grants)
+            key_close(&pool->keys[i]);
 }
 
 /* The spawner failed or died: every guest of it that waits is lost. */
@@ -104,7 +121,8 @@ static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
     for (size_t i = 0; plan->id && i < POOL_KEYS; i++)
         if (pool->keys[i].plan_id == plan->id && pool->keys[i].failures < POOL_FAILURES)
             return &pool->keys[i];
-    if (!plan_is_parkable(plan))
+    bool has_grants = plan_count_grants(plan) > 0;
+    if (!plan_is_parkable(plan) || (has_grants && pool->mounts_fd < 0))
         return NULL;
     key->len = 0;
     plan_key(plan, key);
@@ -123,8 +141,10 @@ static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
     }
     if (!k && (k = pool_add(pool, key)))
         k->interpreter = interpreter;
-    if (k)
+    if (k) {
         k->plan_id = plan->id;
+        k->has_grants = has_grants;
+    }
     return k;
 }
 
@@ -182,6 +202,8 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
         return NULL;
     k->used_ns = supervise_now_ns();
     k->seen++;
+    if (k->has_grants)
+        pool_check_mounts(pool);
     key_sweep(k);
     /* many at once, none of which has ended yet */
     if (!k->warm && k->seen > POOL_FEWEST && k->failures < POOL_FAILURES)
@@ -191,14 +213,22 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
         return NULL;
     }
     size_t ready = 0;
-    while (ready < k->n_parked && !warm_is_ready(k->parked[ready]))
-        ready++;
+    while (ready < k->n_parked) {
+        if (!warm_is_ready(k->parked[ready]))
+            ready++;
+        else if (k->has_grants && !warm_is_current(k->parked[ready], plan))
+            warm_drop(key_remove(k, ready));
+        else
+            break;
+    }
     if (ready == k->n_parked) {
         /* one in the making, or one that is made now: from the template either way */
         k->target = MIN(k->target * 2, (size_t)POOL_GUESTS);
         if (k->n_parked == 0)
             key_park(k);
-        if (k->n_parked == 0) {
+        /* what was bound is known when it stands, and is compared before it is used */
+        if (k->n_parked == 0 || k->has_grants) {
+            pool->wants = true;
             pool->cold++;
             return NULL;
         }
@@ -273,6 +303,8 @@ void pool_idle(struct pool *pool)
 {
     uint64_t now = supervise_now_ns();
     pool->wants = false;
+    if (pool->mounts_fd >= 0)
+        pool_check_mounts(pool);
     for (size_t i = 0; i < POOL_KEYS; i++)
         if (pool->keys[i].key)
             key_idle(&pool->keys[i], now);

@@ -29,7 +29,7 @@ struct pool_key {
     struct warm_guest *parked[POOL_GUESTS]; /* oldest first */
     size_t n_parked;
     size_t target;
-    bool interpreter;
+    bool interpreter, has_grants;
     unsigned seen, failures;
     unsigned taken; /* guests of this spawner */
     uint64_t used_ns;
@@ -46,6 +46,7 @@ struct pool_stats {
 
 struct pool {
     struct loop *loop;
+    int mounts_fd; /* tells when the host's mounts change, -1: cannot be told */
     struct pool_key keys[POOL_KEYS];
     struct buf scratch; /* keys are written here: its memory is used again */
     bool wants;         /* something is to be done when the loop is idle */

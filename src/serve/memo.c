@@ -55,7 +55,8 @@ static bool memo_is_lasting(const struct serve_job *job)
     return !job->memo && !m->is_source && !m->config_file && m->body_len <= MEMO_BODY_MAX &&
            !(m->flags & MEMO_FLAGS_NOT) && run->plan && run->policy == job->policy &&
            !run->rootfs && !run->files_changed.workspace && !run->files_changed.watch &&
-           !run->files_changed.note && plan_is_parkable(run->plan);
+           !run->files_changed.note && plan_is_parkable(run->plan) &&
+           plan_count_grants(run->plan) == 0;
 }
 
 void memo_keep(struct serve_job *job)

@@ -268,16 +268,6 @@ def test_many_at_once(sandbox):
     assert len(results) == 48 and all(results)
 
 
-def test_grants_are_never_prepared(sandbox, tmp_path):
-    tmp_path.chmod(0o755)
-    with Sandbox(timeout=10, mounts=[(str(tmp_path), "/data")]) as granted:
-        before = sandbox.stats().prepared
-        for i in range(4):
-            (tmp_path / "f").write_text(str(i))
-            assert granted.run_command(["cat", "/data/f"]).stdout == str(i)
-        assert granted.stats().prepared == before
-
-
 def test_a_killed_spawner_is_replaced(sandbox):
     spawners = named(sandbox, "cordon-pool")
     assert spawners

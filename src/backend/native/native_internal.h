@@ -59,6 +59,9 @@ struct native_status {
     _Atomic uint32_t ready;  /* it stands and waits for its order */
     _Atomic uint32_t reaped; /* its pid 1 is gone, with what it used in all: */
     uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
+    struct native_bound {
+        uint64_t device, inode;  /* 0: an optional one that was not there */
+    } bound[PLAN_PARKED_GRANTS]; /* the host paths it was given, in the plan's order */
     /* of a guest with a kernel of its own: what that kernel measured, and pid 1 found */
     struct native_inner {
         bool told; /* the rest was filled in */
@@ -80,12 +83,12 @@ struct native_child {
     size_t n_entries;
     int go_fd; /* a byte arrives when the ids are mapped (guests of root), later ones are signals to
                   forward; end of file means the supervisor is gone */
-    int join_fd;          /* to an interpreter that becomes the guest's program; 0 or -1: none */
-    int broker_fd;        /* takes the sockets of the guest's gate; -1: no way out */
-    int stdio[3];         /* ends of our pipes */
-    const int *mount_fds; /* per op: detached mount made by the supervisor, or -1 */
-    const int *file_fds;  /* per plan file: open source, or -1 */
-    char *argv_area;      /* the supervisor's own argument memory, wiped in the child */
+    int join_fd;         /* to an interpreter that becomes the guest's program; 0 or -1: none */
+    int broker_fd;       /* takes the sockets of the guest's gate; -1: no way out */
+    int stdio[3];        /* ends of our pipes */
+    int *mount_fds;      /* per op: detached mount made by the supervisor, or -1 */
+    const int *file_fds; /* per plan file: open source, or -1 */
+    char *argv_area;     /* the supervisor's own argument memory, wiped in the child */
     size_t argv_area_len;
     uint64_t clock_offset_ns;    /* what the guest's monotonic clock lacks of the host's */
     unsigned id;                 /* tier landlock, guests of root: uid and gid of the guest */
@@ -198,13 +201,6 @@ void native_root_enter(struct native_child *c);
 /* The same in two halves: what guests with one key share, by their spawner, and what each makes
  * for itself, in a copy of the spawner's mount namespace. */
 void native_root_template(struct native_child *c);
-/* In the spawner: a copy of its mount namespace without /proc, which guests' are copied from. The
- * kernel lets nobody mount a new /proc who sees none, so the spawner keeps its own; a guest that
- * had to take it down would wait for every core. */
-int native_root_split(struct native_child *c);
-/* In the guest, in its pid namespace and the spawner's mounts: into a copy of the template, with a
- * /proc of its own; then the rest. */
-void native_root_copy(struct native_child *c, int template_fd);
 void native_root_complete(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);

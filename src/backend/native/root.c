@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -425,7 +424,9 @@ static bool root_is_own(const struct plan_op *op)
 static void root_do_template(struct root *r, size_t i)
 {
     const struct plan_op *op = &r->c->plan->ops[i];
-    if (!root_is_own(op))
+    if (plan_is_grant(op)) /* the root will be read-only when it is bound */
+        native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
+    else if (!root_is_own(op))
         root_do(r, i);
     else if (op->kind == PLAN_OP_PROC)
         root_fs_op(r, op);
@@ -444,36 +445,32 @@ void native_root_template(struct native_child *c)
         native_child_fail(c, "root", errno, "/");
 }
 
-int native_root_split(struct native_child *c)
+/* Who takes this guest looks whether its path still means the same. */
+static void root_grant(struct root *r, size_t i, struct native_bound *ret)
 {
-    _cleanup_close_ int self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_close_ int own = openat(self, "ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (own < 0 || unshare(CLONE_NEWNS) < 0 || umount2("/proc", MNT_DETACH) < 0)
-        native_child_fail(c, "root", errno, "template");
-    int fd = openat(self, "ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(own, CLONE_NEWNS) < 0)
-        native_child_fail(c, "root", errno, "template");
-    return fd;
-}
-
-void native_root_copy(struct native_child *c, int template_fd)
-{
-    static const char *const none[] = {NULL};
-    _cleanup_close_ int fs = native_new_fs(
-        "proc", none, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | SYS_MOUNT_ATTR_NODEV);
-    if (fs < 0 || setns(template_fd, CLONE_NEWNS) < 0 || unshare(CLONE_NEWNS) < 0 ||
-        root_attach(fs, AT_FDCWD, "/proc") < 0)
-        native_child_fail(c, "proc", errno, "proc");
+    const struct plan_op *op = &r->c->plan->ops[i];
+    struct stat st;
+    if (r->c->mount_fds[i] < 0 && (op->flags & PLAN_BIND_OPTIONAL))
+        return;
+    if (r->c->mount_fds[i] < 0 || fstat(r->c->mount_fds[i], &st) < 0)
+        native_child_fail(r->c, "bind", ENOENT, op->src);
+    *ret = (struct native_bound){st.st_dev, st.st_ino};
+    root_do(r, i);
 }
 
 void native_root_complete(struct native_child *c)
 {
     struct root r = {.c = c, .covers = {-1, -1}, .is_copy = true};
+    size_t bound = 0;
     r.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r.fd < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "/");
-    for (size_t i = 0; i < c->plan->n_ops; i++)
-        if (root_is_own(&c->plan->ops[i]) && c->plan->ops[i].kind != PLAN_OP_PROC)
+    for (size_t i = 0; i < c->plan->n_ops; i++) {
+        const struct plan_op *op = &c->plan->ops[i];
+        if (plan_is_grant(op))
+            root_grant(&r, i, &c->status->bound[bound++]);
+        else if (root_is_own(op) && op->kind != PLAN_OP_PROC)
             root_do(&r, i);
+    }
     close(r.fd);
 }

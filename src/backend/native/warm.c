@@ -39,6 +39,7 @@ static void warm_unref(struct warm *w)
     while (w->n_idle > 0)
         cgroup_destroy(w->idle[--w->n_idle].cgroup);
     native_id_give(w->own_id);
+    warm_grants_free(w);
     if (w->pages)
         munmap(w->pages, WARM_SLOTS * sizeof(*w->pages));
     free(w);
@@ -139,7 +140,7 @@ int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
     if (w->pages == MAP_FAILED) {
         w->pages = NULL;
         err_nomem(err, "pool");
-    } else if (warm_start(w, plan, err) == 0) {
+    } else if (warm_grants_copy(w, plan, err) == 0 && warm_start(w, plan, err) == 0) {
         *ret_warm = w;
         return 0;
     }

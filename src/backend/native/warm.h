@@ -39,11 +39,14 @@ int warm_read(struct warm *warm, struct cordon_err *err);
 /* Asks for one more guest. It belongs to the caller until it is claimed or dropped. */
 int warm_park(struct warm *warm, struct warm_guest **ret_guest, struct cordon_err *err);
 bool warm_is_ready(const struct warm_guest *guest);
+/* Of one that is ready: do the plan's granted paths mean what it was given? (warm_grants.c) */
+bool warm_is_current(const struct warm_guest *guest, const struct plan *plan);
 bool warm_has_failed(const struct warm_guest *guest);
 uint64_t warm_born_ns(const struct warm_guest *guest);
 void warm_drop(struct warm_guest *guest);
 /* Gives it its order: as backend.start, for a plan of the same key. The guest may still be in the
- * making. On failure it is dropped; nothing of the run has happened then. */
+ * making, unless the plan has granted paths: then it is ready and current. On failure it is
+ * dropped; nothing of the run has happened then. */
 int warm_claim(struct warm_guest *guest, const struct plan *plan, struct guest *ret_guest,
                struct cordon_err *err);
 

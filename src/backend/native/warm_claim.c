@@ -122,7 +122,7 @@ static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
         do
             g->id = native_id_take();
         while (g->id == w->own_id); /* only if all are taken */
-    int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX];
+    int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX + PLAN_PARKED_GRANTS];
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fds[i] = -1;
     struct warm_spawn m = {.slot = g->slot, .serial = g->serial};
@@ -139,11 +139,15 @@ static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
         m.n_entries = (uint32_t)cgroup_entries(g->cgroup, fds + n);
         n += m.n_entries;
     }
+    size_t first_grant = n;
+    if (r == 0)
+        r = warm_grants_open(g, &m, fds, &n, err);
     struct iovec part = {&m, sizeof(m)};
     if (r == 0 && warm_send(w->sock, &part, 1, fds, n, MSG_DONTWAIT) < 0)
         r = err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "request to the spawner");
-    for (size_t i = 0; i < WARM_SPAWN_FDS; i++)
-        util_close(&fds[i]);
+    for (size_t i = 0; i < n; i++)
+        if (i < WARM_SPAWN_FDS || i >= first_grant) /* in between they are the groups' */
+            util_close(&fds[i]);
     return r;
 }
 

@@ -232,12 +232,12 @@ _Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_net
     static struct native_guest guest;
     const struct plan *p = c->plan;
 
-    guest_keep_only_ours(c);
     prctl(PR_SET_NAME, "cordon-init");
     guest_become_user(c, id);
     if (!has_network)
         guest_network_namespace(c);
-    native_root_complete(c);
+    native_root_complete(c); /* with mounts that came as descriptors */
+    guest_keep_only_ours(c);
     guest_user_namespace(c, id);
 
     guest_write(c, "proc", "/proc/sys/user/max_user_namespaces", "0");

@@ -44,6 +44,7 @@ struct warm {
     struct plan_limits limits;
     struct warm_groups idle[WARM_GROUPS];
     size_t n_idle;
+    struct plan grants; /* root's: only its operations, those that bind granted paths */
 };
 
 struct warm_guest {
@@ -63,13 +64,15 @@ struct warm_guest {
 };
 
 /* supervisor → spawner, with descriptors: lifeline, done, three streams, [v2 group], entries of v1
- * groups */
+ * groups, mounts of granted paths */
 struct warm_spawn {
     uint32_t slot;
     uint32_t serial; /* tells guests of one slot apart */
     uint32_t id;     /* offset of its user in the pool's namespace */
     uint32_t has_group;
     uint32_t n_entries;
+    uint32_t n_grants; /* paths of the host that are given with it */
+    uint32_t grants;   /* bit i: the i-th of them is there */
 };
 #define WARM_SPAWN_FDS 5
 
@@ -88,6 +91,24 @@ struct warm_order_file {
 unsigned warm_id_inside(const struct warm *warm, unsigned id);
 /* A guest gives its share of the spawner back. */
 void warm_unref_guest(struct warm *warm);
+
+/* warm_root.c. In the spawner: a copy of its mount namespace without /proc, which guests' are
+ * copied from. The kernel lets nobody mount a new /proc who sees none, so the spawner keeps its
+ * own; a guest that had to take it down would wait for every core. */
+int warm_root_split(struct native_child *c);
+/* Before the template: the host's mounts as they are, for who binds paths of it later. */
+int warm_root_host(struct native_child *c);
+/* In the guest, in its pid namespace and the spawner's mounts: into a copy of the template, with a
+ * /proc of its own; host_fd: the host's mounts, by way of which granted paths are opened (-1: they
+ * were by the supervisor, or there are none). */
+void warm_root_copy(struct native_child *c, int template_fd, int host_fd);
+
+/* warm_grants.c: what of the plan's paths is needed for guests to come */
+int warm_grants_copy(struct warm *warm, const struct plan *plan, struct cordon_err *err);
+void warm_grants_free(struct warm *warm);
+/* Root's: their mounts, owned by the guest's user; added to the message and its descriptors. */
+int warm_grants_open(const struct warm_guest *guest, struct warm_spawn *m, int *ret_fds,
+                     size_t *ret_n, struct cordon_err *err);
 
 /* warm_order.c */
 int warm_order_encode(const struct plan *plan, struct buf *out);

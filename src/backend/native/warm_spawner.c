@@ -23,6 +23,7 @@ struct spawner {
     struct native_child *template;
     int sock, sig_fd, zygote_fd;
     int root_fd; /* mount namespace that guests' are copied from */
+    int host_fd; /* and the one their granted paths come from, -1: the supervisor opens them */
     union warm_page *pages;
     pid_t pids[WARM_SLOTS];
 };
@@ -90,7 +91,7 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
         native_child_fail(c, "start", errno, "status pages");
     if (net_fd >= 0 && setns(net_fd, CLONE_NEWNET) < 0)
         native_child_fail(c, "network namespace", errno, "setns");
-    native_root_copy(c, s->root_fd);
+    warm_root_copy(c, s->root_fd, s->host_fd);
     c->go_fd = fds[0];
     c->done_fd = fds[1];
     for (int i = 0; i < 3; i++)
@@ -100,6 +101,10 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
     c->n_entries = MIN(m->n_entries, (uint32_t)CGROUP_ENTRIES_MAX);
     for (size_t i = 0; i < c->n_entries; i++)
         c->entries[i] = fds[at + i];
+    at += m->n_entries;
+    for (size_t i = 0, k = 0; i < c->plan->n_ops && k < m->n_grants; i++)
+        if (plan_is_grant(&c->plan->ops[i]))
+            c->mount_fds[i] = m->grants & 1u << k++ ? fds[at++] : -1;
     warm_guest_main(c, m->id, net_fd >= 0);
 }
 
@@ -139,7 +144,8 @@ static void spawner_request(struct spawner *s)
     ssize_t n = warm_recv(s->sock, &part, 1, fds, &n_fds, 0);
     if (n != sizeof(m))
         _exit(0); /* the pool is closed: every guest goes with its pid namespace */
-    size_t wanted = WARM_SPAWN_FDS + (m.has_group ? 1u : 0u) + m.n_entries;
+    size_t wanted = WARM_SPAWN_FDS + (m.has_group ? 1u : 0u) + m.n_entries +
+                    (size_t)__builtin_popcount(m.grants);
     if (m.slot == 0 || m.slot >= WARM_SLOTS || n_fds != wanted)
         _exit(1);
     spawner_spawn(s, &m, fds);
@@ -179,11 +185,12 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd
     spawner_become_own(c, sock);
     if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0) /* that of every copy, too */
         native_child_fail(c, "hostname", errno, "sethostname");
+    int host_fd = plan_count_grants(c->plan) > 0 && !c->plan->own_host_ids ? warm_root_host(c) : -1;
     native_root_template(c);
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
-    s = (struct spawner){.template = c, .sock = sock, .pages = pages};
-    s.root_fd = native_root_split(c);
+    s = (struct spawner){.template = c, .sock = sock, .pages = pages, .host_fd = host_fd};
+    s.root_fd = warm_root_split(c);
     s.zygote_fd = folder_fd >= 0 ? warm_zygote_start(c, folder_fd) : -1;
     util_close(&folder_fd);
     s.sig_fd = native_child_signals(c, false);
