@@ -5,7 +5,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,42 +13,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cachedir.h"
 #include "base/util.h"
 #include "policy/value.h"
 
 #define CACHE_TEMP "new-"
 #define CACHE_TEMP_AGE_S 3600 /* a temporary file this old has lost its writer */
 
-/* A folder of ours below `parent`; it must be the caller's alone. */
-static int cache_enter(int parent, const char *name)
-{
-    struct stat st;
-    if (mkdirat(parent, name, 0700) < 0 && errno != EEXIST)
-        return -1;
-    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && (st.st_mode & 077) == 0)
-        return fd;
-    util_close(&fd);
-    return -1;
-}
-
 int lang_cache_open(char *const *vars)
 {
-    const char *base = value_env(vars, "XDG_CACHE_HOME", strlen("XDG_CACHE_HOME"));
-    char path[PATH_MAX];
-    if (base && base[0] == '/') {
-        snprintf(path, sizeof(path), "%s", base);
-    } else {
-        const char *home = value_env(vars, "HOME", strlen("HOME"));
-        if (!home || home[0] != '/' ||
-            snprintf(path, sizeof(path), "%s/.cache", home) >= (int)sizeof(path))
-            return -1;
-    }
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return -1;
-    _cleanup_close_ int top = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    _cleanup_close_ int own = top < 0 ? -1 : cache_enter(top, "cordon");
-    return own < 0 ? -1 : cache_enter(own, "artifacts");
+    return cachedir_open(value_env(vars, "XDG_CACHE_HOME", strlen("XDG_CACHE_HOME")),
+                         value_env(vars, "HOME", strlen("HOME")), "artifacts");
 }
 
 int lang_cache_get(int dir, const char *key)

@@ -14,6 +14,7 @@
 #include "base/util.h"
 #include "run/reach_note.h"
 #include "workspace/base.h"
+#include "workspace/owners.h"
 #include "workspace/protect.h"
 #include "workspace/scan.h"
 #include "workspace/tar.h"
@@ -133,7 +134,7 @@ int files_begin(struct run_job *job, struct cordon_err *err)
     if (files_open_outputs(job, err) < 0 || files_watch(job, err) < 0 ||
         (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
         return -1;
-    if (f->workspace && f->workspace->wants_copy)
+    if (f->workspace && (f->workspace->wants_copy || f->workspace->wants_look))
         return files_copy_begin(job, err);
     if (!files_wanted(job) || f->workspace)
         return 0;
@@ -160,7 +161,7 @@ int files_begin(struct run_job *job, struct cordon_err *err)
     int r = workspace_prepare(f->workspace, err);
     if (r == 0 && files_in_container(job) && !f->workspace->is_copy)
         r = workspace_fall_back(f->workspace, err);
-    if (r == 0 && f->workspace->wants_copy)
+    if (r == 0 && (f->workspace->wants_copy || f->workspace->wants_look))
         r = files_copy_begin(job, err);
     if (r < 0)
         files_done(job);
@@ -257,6 +258,8 @@ static const char *files_mode(struct run_files *f, const struct result *r)
     /* a guest that ended well did without; to others it may be what they failed at */
     if (missed.n == 0 && geteuid() == 0 && r->verdict != VERDICT_OK)
         scan_closed(ws->base_fd, &missed);
+    if (missed.n > 0) /* the next run looks at everything again */
+        owners_forget(ws->base_fd);
     if (missed.n > 0)
         snprintf(f->mode, sizeof(f->mode),
                  "overlay; %s%zu files of other owners could not be changed: %s",

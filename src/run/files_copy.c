@@ -1,6 +1,7 @@
-/* The copy of a folder where no overlay can serve. Runs in the supervisor; the copying itself in a
- * child of its own, which ends with its parent, holds none of its descriptors, and can be killed:
- * nothing it leaves has another name than a workspace's state. */
+/* The copy of a folder where no overlay can serve, and the look at a large one that tells. Runs in
+ * the supervisor; the copying itself in a child of its own, which ends with its parent, holds none
+ * of its descriptors, and can be killed: nothing it leaves has another name than a workspace's
+ * state. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -14,18 +15,25 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "run/files.h"
+#include "workspace/scan.h"
 
 struct files_copy {
     struct loop_watch watch;
-    int fd; /* the child's one answer: an error with code 0 when all went well */
+    int fd; /* the child's one answer */
     pid_t pid;
+};
+
+struct copy_answer {
+    struct cordon_err err; /* code 0: all went well */
+    bool is_overlay;       /* everything is the caller's, and nothing was copied */
+    bool is_whole;         /* and there is no more than was looked at */
 };
 
 /* 0, 1 and 2 are the folder, its copy and the answer. */
 static void copy_child(const struct workspace *ws, int base_fd, int to_fd, int answer_fd,
                        pid_t parent)
 {
-    struct cordon_err err = {0};
+    struct copy_answer answer = {0};
     struct workspace own = *ws;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "cordon-copy");
@@ -35,9 +43,12 @@ static void copy_child(const struct workspace *ws, int base_fd, int to_fd, int a
     own.place_fd = 3;
     if (getppid() != parent)
         _exit(1);
-    if (workspace_copy_work(&own, 0, 1, &err) == 0)
-        err = (struct cordon_err){0};
-    (void)!write(2, &err, sizeof(err));
+    enum scan_owners owners = own.wants_look ? scan_whole(0) : SCAN_FOREIGN;
+    answer.is_overlay = owners != SCAN_FOREIGN;
+    answer.is_whole = owners == SCAN_OWN;
+    if (owners == SCAN_FOREIGN && workspace_copy_work(&own, 0, 1, &answer.err) == 0)
+        answer.err = (struct cordon_err){0};
+    (void)!write(2, &answer, sizeof(answer));
     _exit(0);
 }
 
@@ -54,12 +65,18 @@ static void copy_on_answer(struct loop_watch *w, uint32_t events)
     (void)events;
     struct run_job *job = w->data;
     struct files_copy *c = TAKE_PTR(job->files_changed.copying);
+    struct workspace *ws = job->files_changed.workspace;
+    struct copy_answer answer;
     struct cordon_err err = {0};
-    if (read(c->fd, &err, sizeof(err)) != (ssize_t)sizeof(err))
+    if (read(c->fd, &answer, sizeof(answer)) == (ssize_t)sizeof(answer))
+        err = answer.err;
+    else
         err_set(&err, CORDON_ERR_INTERNAL, "workspace", 0, "the copy of the folder was cut off");
     loop_set(job->loop, &c->watch, 0);
     copy_reap(c);
-    if (err.code == 0 && workspace_copy_end(job->files_changed.workspace, &err) == 0)
+    if (err.code == 0 && answer.is_overlay)
+        workspace_look_end(ws, answer.is_whole);
+    else if (err.code == 0 && workspace_copy_end(ws, &err) == 0)
         err.code = 0;
     run_continue(job, &err);
 }

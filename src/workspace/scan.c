@@ -7,37 +7,74 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/util.h"
 #include "workspace/tree.h"
 
 #define SCAN_ENTRIES 4096
-#define SCAN_FOLDERS 1024
+#define WHOLE_ENTRIES 1000000
+#define WHOLE_SECONDS 10
 #define MISSED_ENTRIES 32768
+#define SCAN_TEXT ((size_t)64 << 20) /* of folders that wait for their turn */
+
+struct scan_dir {
+    struct scan_dir *next;
+    char path[];
+};
 
 struct scan {
-    char *folders[SCAN_FOLDERS]; /* a queue: breadth first */
-    size_t first, n;
-    size_t entries, max_entries;
+    struct scan_dir *first, **last; /* a queue: breadth first */
+    size_t entries, max_entries, text;
+    time_t deadline; /* of CLOCK_MONOTONIC; 0: none */
     bool is_cut;
 };
 
 static void scan_push(struct scan *s, const char *dir, const char *name)
 {
     size_t len = strlen(dir) + strlen(name) + 2;
-    char *path = s->n < SCAN_FOLDERS && len <= TREE_PATH_MAX ? malloc(len) : NULL;
-    if (!path) {
+    struct scan_dir *d =
+        len <= TREE_PATH_MAX && s->text + len <= SCAN_TEXT ? malloc(sizeof(*d) + len) : NULL;
+    if (!d) {
         s->is_cut = true;
         return;
     }
-    snprintf(path, len, "%s%s%s", dir, *dir ? "/" : "", name);
-    s->folders[s->n++] = path;
+    snprintf(d->path, len, "%s%s%s", dir, *dir ? "/" : "", name);
+    d->next = NULL;
+    s->text += len;
+    *s->last = d;
+    s->last = &d->next;
 }
 
-static void scan_free(struct scan *s)
+/* The next folder, which the caller frees; NULL when there is none or something was cut off. */
+static struct scan_dir *scan_pop(struct scan *s)
 {
-    for (size_t i = 0; i < s->n; i++)
-        free(s->folders[i]);
+    struct scan_dir *d = s->is_cut ? NULL : s->first;
+    struct timespec now;
+    if (!d)
+        return NULL;
+    s->first = d->next;
+    if (!s->first)
+        s->last = &s->first;
+    s->text -= strlen(d->path) + 1;
+    if (s->deadline && clock_gettime(CLOCK_MONOTONIC, &now) == 0 && now.tv_sec > s->deadline)
+        s->is_cut = true;
+    return d;
+}
+
+static void scan_begin(struct scan *s, size_t max_entries)
+{
+    *s = (struct scan){.max_entries = max_entries};
+    s->last = &s->first;
+    scan_push(s, "", "");
+}
+
+static void scan_end(struct scan *s)
+{
+    for (struct scan_dir *d = s->first, *next; d; d = next) {
+        next = d->next;
+        free(d);
+    }
 }
 
 static bool scan_is_foreign(const struct stat *st)
@@ -99,16 +136,31 @@ static bool scan_folder(struct scan *s, int base_fd, const char *dir, struct sca
     return found;
 }
 
-enum scan_owners scan_owners(int base_fd)
+static enum scan_owners scan_look(int base_fd, struct scan *s)
 {
-    struct scan s = {.max_entries = SCAN_ENTRIES};
     struct stat st;
     bool found = fstat(base_fd, &st) < 0 || scan_is_foreign(&st);
-    scan_push(&s, "", "");
-    while (!found && s.first < s.n && !s.is_cut)
-        found = scan_folder(&s, base_fd, s.folders[s.first++], NULL);
-    scan_free(&s);
-    return found ? SCAN_FOREIGN : s.is_cut ? SCAN_PARTLY : SCAN_OWN;
+    for (struct scan_dir *d; !found && (d = scan_pop(s)); free(d))
+        found = scan_folder(s, base_fd, d->path, NULL);
+    scan_end(s);
+    return found ? SCAN_FOREIGN : s->is_cut ? SCAN_PARTLY : SCAN_OWN;
+}
+
+enum scan_owners scan_owners(int base_fd)
+{
+    struct scan s;
+    scan_begin(&s, SCAN_ENTRIES);
+    return scan_look(base_fd, &s);
+}
+
+enum scan_owners scan_whole(int base_fd)
+{
+    struct scan s;
+    struct timespec now;
+    scan_begin(&s, WHOLE_ENTRIES);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    s.deadline = now.tv_sec + WHOLE_SECONDS;
+    return scan_look(base_fd, &s);
 }
 
 /* ---- After the run ---- */
@@ -136,22 +188,22 @@ static void missed_folder(struct scan *s, int upper_fd, int base_fd, const char 
 
 void scan_missed(int upper_fd, int base_fd, struct scan_missed *ret)
 {
-    struct scan s = {.max_entries = MISSED_ENTRIES};
+    struct scan s;
     *ret = (struct scan_missed){0};
-    scan_push(&s, "", "");
-    while (s.first < s.n && !s.is_cut)
-        missed_folder(&s, upper_fd, base_fd, s.folders[s.first++], ret);
-    scan_free(&s);
+    scan_begin(&s, MISSED_ENTRIES);
+    for (struct scan_dir *d; (d = scan_pop(&s)); free(d))
+        missed_folder(&s, upper_fd, base_fd, d->path, ret);
+    scan_end(&s);
     ret->is_partly = s.is_cut;
 }
 
 void scan_closed(int base_fd, struct scan_missed *ret)
 {
-    struct scan s = {.max_entries = MISSED_ENTRIES};
+    struct scan s;
     *ret = (struct scan_missed){0};
-    scan_push(&s, "", "");
-    while (s.first < s.n && !s.is_cut)
-        scan_folder(&s, base_fd, s.folders[s.first++], ret);
-    scan_free(&s);
+    scan_begin(&s, MISSED_ENTRIES);
+    for (struct scan_dir *d; (d = scan_pop(&s)); free(d))
+        scan_folder(&s, base_fd, d->path, ret);
+    scan_end(&s);
     ret->is_partly = s.is_cut;
 }

@@ -11,11 +11,14 @@
 enum scan_owners {
     SCAN_OWN,     /* everything is the caller's */
     SCAN_FOREIGN, /* something is not */
-    SCAN_PARTLY,  /* the first few thousand entries are, nearest the top first; more were not
-                     looked at */
+    SCAN_PARTLY,  /* what was looked at is, nearest the top first; there is more */
 };
 
+/* The first few thousand entries: fast enough for every run. */
 enum scan_owners scan_owners(int base_fd);
+/* A million entries, and some seconds at most: may take longer than anybody wants to wait in a loop
+ * that serves others. */
+enum scan_owners scan_whole(int base_fd);
 
 struct scan_missed {
     size_t n;        /* files of others in folders the guest worked in, that it did not change */

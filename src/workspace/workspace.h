@@ -37,7 +37,8 @@ struct workspace {
     bool has_prev; /* STATE/prev is the layer as it was before this run */
     bool is_fresh; /* nothing was there before this run */
     bool wants_copy;         /* see workspace_copy_begin() */
-    bool owners_unknown;     /* the base is too large to have been looked at whole: see scan.h */
+    bool wants_look;         /* the same, if it turns out that the base is not all the caller's */
+    bool owners_unknown;     /* the base was not looked at whole just now: see scan.h */
     struct timespec made_at; /* the file system's own clock when the state was complete */
 };
 
@@ -61,8 +62,9 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err);
 /* Removes a kept workspace with its record; the caller still closes it. */
 int workspace_remove(struct workspace *ws, struct cordon_err *err);
 
-/* Before a run: decides between overlay and copy where that is not decided yet, remembers the
- * layer. A copy is only asked for (wants_copy). */
+/* workspace_run.c. Before a run: decides between overlay and copy where that is not decided yet,
+ * remembers the layer. A copy, or a look at all owners of a large folder, is only asked for
+ * (wants_copy, wants_look). */
 int workspace_prepare(struct workspace *ws, struct cordon_err *err);
 /* The kernel refused the overlay: a copy is to take its place. Only before anything was changed. */
 int workspace_fall_back(struct workspace *ws, struct cordon_err *err);
@@ -71,6 +73,8 @@ int workspace_fall_back(struct workspace *ws, struct cordon_err *err);
 int workspace_copy_begin(struct workspace *ws, int *ret_fd, struct cordon_err *err);
 int workspace_copy_work(const struct workspace *ws, int base_fd, int to_fd, struct cordon_err *err);
 int workspace_copy_end(struct workspace *ws, struct cordon_err *err);
+/* Or, in place of the second and third: no copy is needed. is_whole: everything was looked at. */
+void workspace_look_end(struct workspace *ws, bool is_whole);
 /* STATE/layer or STATE/copy, for the plan; the caller frees. */
 char *workspace_layer(const struct workspace *ws);
 

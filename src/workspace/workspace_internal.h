@@ -9,7 +9,8 @@
 #define WORKSPACE_NEW ".cordon-workspace-new"     /* prefix of what is being made */
 
 void workspace_init(struct workspace *ws);
-int workspace_lock(int fd, bool wait); /* task.c */
+char *workspace_join(const char *dir, const char *name); /* the caller frees */
+int workspace_lock(int fd, bool wait);                   /* task.c */
 /* A new folder PREFIX-NOISE, locked: the descriptor, or -1. gc leaves it alone from here on; before
  * it may take it away, and another one is made. */
 #define WORKSPACE_NAME_MAX 64

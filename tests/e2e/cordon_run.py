@@ -206,7 +206,7 @@ def host_env(extra=None, drop=()):
     """The caller's environment: a plain one, with a secret that must not reach the guest."""
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": os.environ.get("HOME", "/"),
            "LANG": "C.UTF-8", "E2E_SECRET": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "LD_LIBRARY_PATH": ""}
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "CORDON_TEST_FORCE_TIER", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "TMPDIR", "CORDON_TEST_FORCE_TIER", "ASAN_OPTIONS", "UBSAN_OPTIONS"):
         if name in os.environ:
             env[name] = os.environ[name]
     del env["LD_LIBRARY_PATH"]

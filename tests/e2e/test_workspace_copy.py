@@ -1,5 +1,6 @@
 """Workspaces over trees that are large, or not all the caller's: overlay or copy, and the result says which."""
 
+import json
 import os
 import pathlib
 import signal
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("full")
 def own_tmp(shared, monkeypatch):
     (shared / "tmp").mkdir(mode=0o700)
     monkeypatch.setenv("TMPDIR", str(shared / "tmp"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(shared / "cache"))  # which folders were looked at
 
 
 def leftovers():
@@ -40,39 +42,88 @@ def sh(tree, script, *opts):
 
 @pytest.fixture
 def large(shared):
-    """More files near the top than are looked at before a run, and below them one of another group."""
-    group = foreign_group()
+    """More files near the top than are looked at before every run, and below them two more."""
     tree = shared / "large"
     many(tree / "many", 4200)
     (tree / "a/b/c").mkdir(parents=True)
     for name in ("mine", "theirs"):
         (tree / "a/b/c" / name).write_text("x\n")
-    os.chown(tree / "a/b/c/theirs", -1, group)
     return tree
 
 
-def test_a_foreign_owner_deep_in_a_large_tree_is_told(large):
+def give_away(path):
+    os.chown(path, -1, foreign_group())
+
+
+@pytest.mark.parametrize("number, kept", [(10000, False), (10, True)])
+def test_one_foreign_file_among_many_means_a_copy(shared, number, kept):
+    """The last one that is met: the whole folder is looked at before the guest starts, also below a workspace that was made before."""
+    foreign_group()
+    tree = shared / "tree"
+    many(tree / "many", number)
+    (tree / "z/z/z").mkdir(parents=True)
+    (tree / "z/z/z/theirs").write_text("x\n")
+    give_away(tree / "z/z/z/theirs")
+    script = "echo y >> z/z/z/theirs; rm many/f1"
+    if kept:
+        made = cordon("workspace", "new", "--from", str(tree), "--id", "w", cwd=str(shared))
+        assert made.returncode == 0, made.stderr
+        done = cordon("workspace", "run", "w", "--json", "--", "/bin/sh", "-c", script, cwd=str(shared))
+        result = json.loads(done.stdout)
+    else:
+        result = sh(tree, script).result
+    assert result["verdict"] == "ok" and result["enforcement"]["layers"]["workspace"] == "copy", result
+    assert {c["path"]: c["kind"] for c in result["changed_files"]} == {"z/z/z/theirs": "modified", "many/f1": "deleted"}
+    assert (tree / "z/z/z/theirs").read_text() == "x\n" and not leftovers()
+
+
+def looks(shared):
+    return [p.stat().st_mtime_ns for p in (shared / "cache/cordon/owners").iterdir()]
+
+
+def test_a_large_tree_of_ones_own_is_looked_at_once_a_day(large, shared):
+    assert sh(large, "echo y >> a/b/c/theirs").layers["workspace"] == "overlay"
+    first = looks(shared)
+    assert sh(large, "true").layers["workspace"] == "overlay" and looks(shared) == first and len(first) == 1
+    note = next((shared / "cache/cordon/owners").iterdir())
+    os.utime(note, (time.time() - 100000,) * 2)
+    assert sh(large, "true").layers["workspace"] == "overlay" and looks(shared)[0] > first[0]
+    # a clock that was set back is no reason to believe it for years
+    os.utime(note, (time.time() + 100000,) * 2)
+    assert sh(large, "true").layers["workspace"] == "overlay" and looks(shared)[0] < time.time_ns() + 10**9
+
+
+def test_a_file_given_away_later_is_told_and_the_next_run_is_a_copy(large):
+    assert sh(large, "true").layers["workspace"] == "overlay"
+    give_away(large / "a/b/c/theirs")
+    # other work in the tree is no attempt
+    assert sh(large, "echo y >> many/f1; cat a/b/c/theirs").layers["workspace"] == "overlay"
     r = sh(large, "cd a/b/c; (echo y >> theirs) 2>&1; echo y >> mine")
     assert b"too large for defined data type" in r.stream("stdout"), str(r)
     layer = r.layers["workspace"]
     assert layer.startswith("overlay; 1 files of other owners could not be changed: a/b/c/theirs"), layer
     assert [c["path"] for c in r.result["changed_files"]] == ["a/b/c/mine"]
-    # the attempt alone is enough, and other work in the tree is no attempt
-    assert "theirs" in sh(large, "cd a/b/c; echo y >> theirs; true").layers["workspace"]
-    assert sh(large, "echo y >> many/f1; cat a/b/c/theirs").layers["workspace"] == "overlay"
+    r = sh(large, "echo y >> a/b/c/theirs")
+    assert r.verdict == "ok" and r.layers["workspace"] == "copy", str(r)
 
 
 def test_what_mode_bits_keep_from_the_guests_of_root_is_told(large):
     """Root could change it, its guest is another user: refused before the overlay comes to copy anything."""
     if os.geteuid() != 0:
         pytest.skip("needs root: anybody else could not change such a file either")
+    assert sh(large, "true").layers["workspace"] == "overlay"
     os.chown(large / "a/b/c/theirs", 12345, 12345)
+    assert sh(large, "cat a/b/c/theirs").layers["workspace"] == "overlay"
     r = sh(large, "echo y >> a/b/c/theirs")
     assert "Permission denied" in r.err and r.layers["workspace"] == "overlay; 1 files of other owners could not be changed: a/b/c/theirs", str(r)
-    os.chmod(large / "a/b/c/theirs", 0o666)
-    assert "theirs" in sh(large, "echo y >> a/b/c/theirs; true").layers["workspace"]
-    assert sh(large, "echo y >> a/b/c/mine; cat a/b/c/theirs").layers["workspace"].startswith("overlay; 1 ")
-    assert sh(large, "cat a/b/c/theirs").layers["workspace"] == "overlay"
+    assert sh(large, "echo y >> a/b/c/theirs").layers["workspace"] == "copy"
+
+
+def test_without_a_place_to_remember_every_run_looks(large, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc")
+    assert sh(large, "true").layers["workspace"] == "overlay"
+    give_away(large / "a/b/c/theirs")
+    assert sh(large, "echo y >> a/b/c/theirs").layers["workspace"] == "copy"
 
 
 def is_alive(pid):
