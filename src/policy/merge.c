@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "policy/fields.h"
+#include "policy/nethost.h"
 #include "policy/netrule.h"
 
 enum { WRITTEN_MAX = 4 * 1024 * 1024 };
@@ -17,6 +18,12 @@ static const enum field_id network_grants[] = {
 };
 static const enum field_id file_grants[] = {
     FIELD_ALLOW_READ, FIELD_ALLOW_WRITE, FIELD_MOUNTS, FIELD_WORKSPACE, FIELD_ALLOW_FILESYSTEM,
+};
+/* More ways to the same host files: copies put in, folders shown as a root or an environment, files
+ * of the guest written back. Not taken away with the grants of weaker layers, since who runs
+ * something names them on purpose; but no project's where its user denied files. */
+static const enum field_id file_ways[] = {
+    FIELD_FILES, FIELD_VENV, FIELD_ROOTFS, FIELD_IMAGE, FIELD_OUTPUT,
 };
 static const enum field_id network_lists[] = {
     FIELD_ALLOW_NETWORK,
@@ -62,9 +69,10 @@ void merge_note_denial(struct merge *merge, const struct assign *assign)
     if ((assign->id == FIELD_ALLOW_NETWORK && is_empty_list(assign)) ||
         (assign->id == FIELD_NETWORK && num == NETWORK_NONE))
         deny(merge, network_grants, ARRAY_SIZE(network_grants));
-    else if (assign->id == FIELD_ALLOW_FILESYSTEM && num == 0)
+    else if (assign->id == FIELD_ALLOW_FILESYSTEM && num == 0) {
         deny(merge, file_grants, ARRAY_SIZE(file_grants));
-    else if (assign->id == FIELD_WORKSPACE)
+        deny(merge, file_ways, ARRAY_SIZE(file_ways));
+    } else if (assign->id == FIELD_WORKSPACE)
         merge->denied[assign->id] |= num == WORKSPACE_NONE;
     else if (assign->id == FIELD_VIRTUAL_FS || assign->id == FIELD_BLOCK_INTERNAL)
         merge->denied[assign->id] |= num == 1;
@@ -285,6 +293,37 @@ static int finish_host_network(const struct policy *p, struct cordon_err *err)
                    where);
 }
 
+/* Whom the broker talks to in the place of a host: a project cannot name one that others denied. */
+static int finish_detour(const struct policy *p, enum field_id id, struct cordon_err *err)
+{
+    const struct policy_value *v = &p->values[id], *denied = &p->values[FIELD_DENY_NETWORK];
+    struct nethost host;
+    uint16_t port;
+    if (!v->set || !v->text || v->origin.source != FROM_PROJECT)
+        return 0;
+    const char *text = v->text, *at = strstr(text, "://");
+    text = at ? at + 3 : text;
+    at = strrchr(text, '@');
+    text = at ? at + 1 : text;
+    if (id == FIELD_DNS ? !(host.is_addr = netrule_parse_addr(text, host.addr))
+                        : !nethost_parse_written(text, strcspn(text, "/"), &host, &port))
+        return 0; /* an error of its own, later */
+    for (size_t i = 0; i < denied->n_items; i++) {
+        const struct policy_item *item = &denied->items[i];
+        struct netrule rule;
+        char why[NETRULE_WHY_MAX], where[512], by[512];
+        if (item->origin.source == FROM_PROJECT || netrule_parse(item->text, &rule, why) < 0 ||
+            !(host.is_addr ? netrule_matches_addr(&rule, host.addr)
+                           : netrule_matches_name(&rule, host.name)))
+            continue;
+        policy_origin_text(&v->origin, where, sizeof(where));
+        policy_origin_text(&item->origin, by, sizeof(by));
+        return err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s: %s is denied by '%s' (%s)", where,
+                       policy_fields[id].key, item->written, by);
+    }
+    return 0;
+}
+
 static int finish_scratch(const struct merge *m, struct cordon_err *err)
 {
     struct policy_value *scratch = &m->policy->values[FIELD_SCRATCH_SIZE];
@@ -361,6 +400,7 @@ int merge_finish(struct merge *merge, const char *cwd, struct cordon_err *err)
     struct policy *p = merge->policy;
     finish_binaries(p);
     if (finish_virtual_fs(merge, err) < 0 || finish_host_network(p, err) < 0 ||
+        finish_detour(p, FIELD_HTTP_PROXY, err) < 0 || finish_detour(p, FIELD_DNS, err) < 0 ||
         finish_scratch(merge, err) < 0 || finish_workspace(merge, cwd, err) < 0)
         return -1;
     for (size_t id = 0; id < FIELD_COUNT_; id++) {
