@@ -5,6 +5,8 @@
  */
 #include "plan/plan_internal.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -323,6 +325,21 @@ static int full_keep_policy(struct plan *p, const struct plan_grant *g)
     return full_op(p, PLAN_OP_BIND, src, dst + 1, PLAN_BIND_GRANT | PLAN_BIND_FILE, 0) ? 0 : -1;
 }
 
+/* A folder of the host that serves as the root is shown like a grant; one made of an archive is
+ * nobody's files. */
+static int full_deny_in_root(struct plan *p, const struct policy *policy, struct cordon_err *err)
+{
+    enum field_id id = policy_has(policy, FIELD_IMAGE) ? FIELD_IMAGE : FIELD_ROOTFS;
+    char named[PATH_MAX], real[PATH_MAX];
+    if (!policy_has(policy, id) || !realpath(policy_text(policy, id), named) ||
+        !realpath(p->rootfs, real) || !str_eq(named, real))
+        return 0;
+    if (plan_deny_named(p, policy, policy_fields[id].key, real, err) < 0)
+        return -1;
+    struct plan_grant root = {.src = real, .dst = "", .real = real, .is_dir = true};
+    return plan_deny_masks(p, policy, &root, 1, err);
+}
+
 int plan_full_grants(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -352,7 +369,9 @@ int plan_full_grants(struct plan *p, const struct plan_request *req, struct cord
     }
     if (plan_sockets(p, grants, n, err) < 0)
         return -1;
-    return plan_deny_masks(p, policy, grants, n, err);
+    if (plan_deny_masks(p, policy, grants, n, err) < 0)
+        return -1;
+    return p->rootfs ? full_deny_in_root(p, policy, err) : 0;
 }
 
 int plan_full_mask(struct plan *p, const char *path, bool dir)

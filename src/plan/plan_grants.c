@@ -214,43 +214,69 @@ int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant *
     return 0;
 }
 
-/* One place on the host that a pattern matched: covered wherever a grant shows it. */
-static int grants_mask(struct plan *p, const struct plan_grant *grants, size_t n, const char *match,
-                       struct cordon_err *err)
+/* What a place on the host that a pattern matched, without links, means to whom. */
+typedef int deny_fn(struct plan *p, const char *real, const struct policy_item *item, void *data,
+                    struct cordon_err *err);
+
+struct deny_grants {
+    const struct plan_grant *list;
+    size_t n;
+};
+
+/* Covered wherever a grant shows it. */
+static int deny_mask(struct plan *p, const char *real, const struct policy_item *item, void *data,
+                     struct cordon_err *err)
 {
+    const struct deny_grants *grants = data;
     struct stat st;
-    char real[PATH_MAX];
-    /* Links are followed on both sides: a denied link denies what it names, and a grant that was
-     * named through a link shows the same files. A link to nothing shows nothing. */
-    if (!realpath(match, real) || stat(real, &st) < 0)
+    (void)item;
+    if (stat(real, &st) < 0)
         return 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *src = grants[i].real;
+    for (size_t i = 0; i < grants->n; i++) {
+        const struct plan_grant *g = &grants->list[i];
         const char *inside = NULL;
-        if (grants_below(real, src))
-            inside = arena_printf(&p->arena, "%s%s", grants[i].dst,
-                                  str_eq(src, "/") ? real : real + strlen(src));
-        else if (grants_below(src, real))
-            inside = grants[i].dst; /* the grant itself lies in what is denied */
+        if (grants_below(real, g->real))
+            inside = arena_printf(&p->arena, "%s%s", g->dst,
+                                  str_eq(g->real, "/") ? real : real + strlen(g->real));
+        else if (grants_below(g->real, real))
+            inside = g->dst; /* the grant itself lies in what is denied */
         else
             continue;
         if (!inside)
             return err_nomem(err, "plan");
-        bool dir = str_eq(inside, grants[i].dst) ? grants[i].is_dir : S_ISDIR(st.st_mode);
+        bool dir = str_eq(inside, g->dst) ? g->is_dir : S_ISDIR(st.st_mode);
         if (plan_full_mask(p, inside, dir) < 0)
             return err_nomem(err, "plan");
     }
     return 0;
 }
 
-int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants,
-                    size_t n, struct cordon_err *err)
+struct deny_named {
+    const char *what, *path, *real;
+};
+
+/* What was asked for by its own name and cannot be covered is refused. */
+static int deny_refuse(struct plan *p, const char *real, const struct policy_item *item, void *data,
+                       struct cordon_err *err)
+{
+    const struct deny_named *named = data;
+    char by[512];
+    (void)p;
+    if (!grants_below(named->real, real))
+        return 0;
+    policy_origin_text(&item->origin, by, sizeof(by));
+    return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: %s is denied by '%s' (%s)", named->what,
+                   named->path, item->written, by);
+}
+
+/* Links are followed on both sides: a denied link denies what it names, and a grant that was named
+ * through a link shows the same files. A link to nothing shows nothing. */
+static int deny_each(struct plan *p, const struct policy *policy, deny_fn *fn, void *data,
+                     struct cordon_err *err)
 {
     const struct policy_value *v = policy_value(policy, FIELD_DENY_PATTERNS);
-    if (n == 0)
-        return 0;
     for (size_t i = 0; i < v->n_items; i++) {
-        char *pattern = arena_strdup(&p->arena, v->items[i].text);
+        char *pattern = arena_strdup(&p->arena, v->items[i].text), real[PATH_MAX];
         if (!pattern)
             return err_nomem(err, "plan");
         size_t len = strlen(pattern);
@@ -264,13 +290,31 @@ int plan_deny_masks(struct plan *p, const struct policy *policy, const struct pl
             const char *match = found.gl_pathv[k], *base = strrchr(match, '/');
             if (base && (str_eq(base, "/.") || str_eq(base, "/..")))
                 continue;
-            r = grants_mask(p, grants, n, match, err);
+            if (realpath(match, real))
+                r = fn(p, real, &v->items[i], data, err);
         }
         globfree(&found);
         if (r < 0)
             return -1;
     }
     return 0;
+}
+
+int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants,
+                    size_t n, struct cordon_err *err)
+{
+    struct deny_grants all = {grants, n};
+    return n == 0 ? 0 : deny_each(p, policy, deny_mask, &all, err);
+}
+
+int plan_deny_named(struct plan *p, const struct policy *policy, const char *what, const char *path,
+                    struct cordon_err *err)
+{
+    char real[PATH_MAX];
+    if (policy_value(policy, FIELD_DENY_PATTERNS)->n_items == 0 || !realpath(path, real))
+        return 0; /* what is not there is an error of its own */
+    struct deny_named named = {what, path, real};
+    return deny_each(p, policy, deny_refuse, &named, err);
 }
 
 int plan_add_fence(struct plan *p, const char *path, bool write, bool optional)
@@ -294,6 +338,8 @@ int plan_collect_files(struct plan *p, const struct plan_request *req, struct co
         return err_nomem(err, "plan");
     for (size_t i = 0; i < v->n_items; i++) {
         const struct policy_item *item = &v->items[i];
+        if (item->extra && plan_deny_named(p, req->policy, "filesystem", item->extra, err) < 0)
+            return -1;
         p->files[p->n_files++] =
             (struct plan_file){item->text, item->extra, item->data, item->data_len};
     }

@@ -56,6 +56,9 @@ int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant *
 /* Covers what deny patterns match inside the grants. */
 int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants,
                     size_t n, struct cordon_err *err);
+/* Refuses a path that is used by its own name and lies in what they match. */
+int plan_deny_named(struct plan *p, const struct policy *policy, const char *what, const char *path,
+                    struct cordon_err *err);
 int plan_full_mask(struct plan *p, const char *path, bool dir);
 int plan_full_scratch(struct plan *p, const char *src, const char *dst, unsigned flags,
                       mode_t mode);

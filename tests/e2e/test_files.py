@@ -54,6 +54,20 @@ def test_a_denied_folder_takes_grants_below_it_along(full, shared):
     assert "hidden" in cat(shared / "d" / "f", opts=("--allow-read", shared / "d" / "f")).out
 
 
+@pytest.mark.parametrize("pattern", ["d/f", "d", "d/**", "link"])
+def test_a_denied_file_is_not_put_in(shared, pattern):
+    """Neither by its own name nor through a link; its neighbour is."""
+    (shared / "d").mkdir()
+    (shared / "d" / "f").write_text("hidden\n")
+    (shared / "g").write_text("visible\n")
+    os.symlink(shared / "d" / "f", shared / "link")
+    for name in ("d/f", "link"):
+        done = cordon("run", "--deny", shared / pattern, "--file", f"x={shared / name}", "--", "cat", "x")
+        assert done.returncode == 78 and done.stdout == "" and "denied by" in done.stderr, done
+    assert run("--deny", shared / pattern, "--file", f"x={shared / 'g'}", "--", "cat", "x").out == "visible\n"
+    assert run("--file", f"x={shared / 'link'}", "--", "cat", "x").out == "hidden\n"
+
+
 @pytest.mark.parametrize("path", ["/proc", "/dev", "/", "/dev/ptmx", "/proc/self", "/run", "/var/run", "/run/user"])
 def test_what_exposes_the_host_is_not_granted(path):
     if not os.path.exists(path):

@@ -99,6 +99,15 @@ def test_folder_is_the_root(rootfs, env):
     assert sorted(str(p) for p in rootfs.rglob("*")) == before, "nothing was put into the folder"
 
 
+def test_what_is_denied_is_hidden_in_a_folder_too(rootfs, env):
+    show = ("--rootfs", rootfs, "--", "cat", "/opt/data", "/etc/marker")
+    got = run("--deny", rootfs / "opt" / "*", "--deny", rootfs / "etc" / "marker", *show, env=env)
+    assert (got.verdict, got.out) == ("ok", ""), got
+    assert run(*show, env=env).out == "data\nfrom the image\n"
+    denied = run("--deny", rootfs.parent, *show, env=env, as_json=False)
+    assert denied.code == 78 and b"denied by" in denied.log, denied
+
+
 def test_image_names_a_path_too(rootfs, env):
     got = run("--image", rootfs, "--", "cat", "/etc/marker", env=env)
     assert got.out == "from the image\n", got
