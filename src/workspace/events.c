@@ -66,8 +66,7 @@ int events_append(const char *dir, const char *id, const struct events_row *row,
     snprintf(name, sizeof(name), "%s.jsonl", id);
     if (line.failed)
         return err_nomem(err, "log");
-    _cleanup_close_ int at =
-        tree_make_path(dir) < 0 ? -1 : open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int at = tree_open_own(dir, EVENTS_DIR, TREE_MAKE | TREE_MAKE_ABOVE, 0777);
     _cleanup_close_ int fd =
         at < 0 ? -1
                : openat(at, name,

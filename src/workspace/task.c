@@ -64,7 +64,7 @@ int workspace_make_locked(int dir_fd, const char *prefix, mode_t mode,
 
 static int task_open_root(const char *root)
 {
-    return open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return tree_open_own(root, WORKSPACE_ROOT, 0, 0);
 }
 
 static int task_open_tree(int root_fd, const char *id)
@@ -137,7 +137,8 @@ int task_make(const char *root, const char *id, const struct task_file *files, s
             return err_set(err, CORDON_ERR_USAGE, "task", 0,
                            "%.200s: not a relative path inside the workspace",
                            files[i].name ? files[i].name : "(no name)");
-    _cleanup_close_ int root_fd = tree_make_path(root) < 0 ? -1 : task_open_root(root);
+    _cleanup_close_ int root_fd =
+        tree_open_own(root, WORKSPACE_ROOT, TREE_MAKE | TREE_MAKE_ABOVE, 0777);
     _cleanup_close_ int tree_fd =
         root_fd < 0 ? -1 : workspace_make_locked(root_fd, WORKSPACE_NEW, 0755, temp);
     if (tree_fd < 0)

@@ -113,6 +113,11 @@ int tree_open_dir(int dir_fd, const char *path);
 int tree_make_parent(int base_fd, const char *path, const char **ret_name);
 /* mkdir -p; the caller's own path, links in it are followed. */
 int tree_make_path(const char *dir);
+/* A folder of ours. Where its path ends with `own`, a name of our choosing, it may lie in a folder
+ * that guests write to: no link is followed in that part, ELOOP. TREE_MAKE makes that part,
+ * TREE_MAKE_ABOVE also what it lies in. */
+enum { TREE_MAKE = 1, TREE_MAKE_ABOVE = 2 };
+int tree_open_own(const char *path, const char *own, unsigned make, mode_t mode);
 /* len letters and digits nobody can guess, and a NUL. */
 void tree_random(char *text, size_t len);
 /* Reads a whole file of at most PATCH_FILE_MAX bytes, or a link's target. */

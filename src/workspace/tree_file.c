@@ -67,6 +67,59 @@ int tree_make_path(const char *dir)
     return mkdir(path, 0777) < 0 && errno != EEXIST ? -1 : 0;
 }
 
+/* Takes at; the next folder below it, made if asked. */
+static int own_step(int at, const char *name, bool make, mode_t mode)
+{
+    struct stat st;
+    if (make && mkdirat(at, name, mode) < 0 && errno != EEXIST)
+        goto fail;
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0) {
+        close(at);
+        return fd;
+    }
+    if (errno == ENOTDIR && fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        errno = S_ISLNK(st.st_mode) ? ELOOP : ENOTDIR;
+fail:;
+    int e = errno;
+    close(at);
+    errno = e;
+    return -1;
+}
+
+int tree_open_own(const char *path, const char *own, unsigned make, mode_t mode)
+{
+    char above[TREE_PATH_MAX + 1], parts[64];
+    size_t len = strlen(path), tail = strlen(own);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    if (len >= sizeof(above) || tail >= sizeof(parts)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    bool is_own = len >= tail && memcmp(path + len - tail, own, tail) == 0 &&
+                  (len == tail || path[len - tail - 1] == '/');
+    if (!is_own) {
+        if ((make & TREE_MAKE_ABOVE ? tree_make_path(path)
+             : make                 ? mkdir(path, mode)
+                                    : 0) < 0 &&
+            errno != EEXIST)
+            return -1;
+        return open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    memcpy(above, path, len - tail);
+    memcpy(above + len - tail, ".", 2);
+    memcpy(parts, own, tail + 1);
+    if ((make & TREE_MAKE_ABOVE) && len > tail && tree_make_path(above) < 0)
+        return -1;
+    int fd = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char *rest = NULL;
+    for (char *name = strtok_r(parts, "/", &rest); name && fd >= 0;
+         name = strtok_r(NULL, "/", &rest))
+        fd = own_step(fd, name, make != 0, mode);
+    return fd;
+}
+
 void tree_random(char *text, size_t len)
 {
     static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";

@@ -153,13 +153,20 @@ int workspace_temp(const char *base, struct workspace *ret_ws, struct cordon_err
 static int workspace_open_root(struct workspace *ws, const char *root, bool make,
                                struct cordon_err *err)
 {
-    if (make && mkdir(root, 0700) < 0 && errno != EEXIST)
-        return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", root);
+    struct stat held, named;
+    ws->place_fd = tree_open_own(root, WORKSPACE_ROOT, make ? TREE_MAKE : 0, 0700);
+    if (ws->place_fd < 0) {
+        int e = errno;
+        err_set(err, CORDON_ERR_USAGE, "workspace", e, "%s", root);
+        return e == ELOOP ? err_hint(err, "it is a link, which a guest may have left; name the "
+                                          "folder that is meant with --work-root")
+                          : -1;
+    }
     ws->place = realpath(root, NULL);
-    if (ws->place)
-        ws->place_fd = open(ws->place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (ws->place_fd < 0)
+    if (!ws->place || fstat(ws->place_fd, &held) < 0 || stat(ws->place, &named) < 0)
         return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", root);
+    if (held.st_dev != named.st_dev || held.st_ino != named.st_ino)
+        return err_set(err, CORDON_ERR_USAGE, "workspace", 0, "%s was replaced meanwhile", root);
     return 0;
 }
 

@@ -31,9 +31,14 @@ int workspace_list(const char *root, char ***ret_ids, struct cordon_err *err)
 {
     size_t n = 0, cap = 16;
     char **ids = calloc(cap + 1, sizeof(*ids));
-    DIR *dir = opendir(root);
+    int fd = tree_open_own(root, WORKSPACE_ROOT, 0, 0);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     if (!ids || (!dir && errno != ENOENT)) {
         int e = ids ? errno : ENOMEM;
+        if (dir)
+            closedir(dir);
+        else
+            util_close(&fd);
         free(ids);
         return err_set(err, CORDON_ERR_USAGE, "workspace", e, "%s", root);
     }
@@ -74,7 +79,10 @@ static bool gc_remove(int dir, const char *name)
 
 static unsigned gc_folder(const char *path, const char *const *prefixes)
 {
-    DIR *dir = opendir(path);
+    int fd = tree_open_own(path, WORKSPACE_ROOT, 0, 0);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        util_close(&fd);
     unsigned removed = 0;
     for (struct dirent *e; dir && (e = readdir(dir));)
         for (const char *const *p = prefixes; *p; p++)
@@ -89,7 +97,7 @@ static unsigned gc_folder(const char *path, const char *const *prefixes)
 static unsigned gc_records(const char *root)
 {
     unsigned removed = 0;
-    _cleanup_close_ int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int fd = tree_open_own(root, WORKSPACE_ROOT, 0, 0);
     struct stat there;
     bool has = fd >= 0 && fstatat(fd, WORKSPACE_META, &there, AT_SYMLINK_NOFOLLOW) == 0;
     int meta = has ? record_hold(fd) : -1;

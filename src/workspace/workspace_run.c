@@ -1,4 +1,5 @@
-/* A workspace around one run: overlay or copy, what it was before, what changed. Runs on our side. */
+/* A workspace around one run: overlay or copy, what it was before, what changed. Runs on our side.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -115,8 +116,8 @@ static bool workspace_is_untouched(const struct workspace *ws)
     return empty;
 }
 
-/* Overlay or copy: what the layer's file system and the owners of the first files say. A large folder
- * is looked at whole by whoever would copy it, unless that was done lately. */
+/* Overlay or copy: what the layer's file system and the owners of the first files say. A large
+ * folder is looked at whole by whoever would copy it, unless that was done lately. */
 static void workspace_choose(struct workspace *ws)
 {
     char path[4200];

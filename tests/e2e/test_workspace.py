@@ -269,6 +269,26 @@ def test_runs_see_each_others_changes_and_each_has_its_own_diff(project, shared)
     assert all("stdout" not in e and e["task_id"] == "task-1" for e in events)
 
 
+def test_links_in_the_place_of_our_own_folders_are_not_followed(project, shared, canary):
+    """A guest that may write to the folder people work in leaves links where state and logs would go."""
+    before = sorted(os.listdir(canary))
+    elsewhere = shared / "elsewhere"
+    elsewhere.mkdir()
+    run("--workspace", f"{shared}:rw", "--", "/bin/sh", "-c", f"ln -s {canary} .sandbox; ln -s {canary} logs")
+    assert (shared / ".sandbox").is_symlink() and (shared / "logs").is_symlink()
+    for words in (("new", "--from", str(project)), ("new",), ("ls",), ("run", "x", "--", "true"), ("rm", "x")):
+        done = cordon("workspace", *words, cwd=shared)
+        assert done.returncode != 0 and ("link" in done.stderr or words == ("ls",)), done
+    cordon("workspace", "gc", cwd=shared)
+    kept = run("--workspace", f"{project}:overlay", "--keep", "--", "true", cwd=shared, as_json=False)
+    assert kept.code == 64 and b"link" in kept.log, kept
+    named = cordon("workspace", "--work-root", elsewhere, "new", "--from", str(project), "--id", "x", cwd=shared)
+    assert named.returncode == 0 and named.stdout.split()[-1] == "x", named
+    assert "logs/sandbox" in named.stderr, "the log that was not written is told"
+    assert sorted(os.listdir(canary)) == before and (elsewhere / "x").is_dir()
+    assert cordon("workspace", "--work-root", elsewhere, "rm", "x", cwd=shared).returncode == 0
+
+
 def test_a_tasks_own_tree(shared):
     ws("new", "--id", "t", cwd=shared)
     tree = shared / ".sandbox" / "t"
