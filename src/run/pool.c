@@ -16,6 +16,7 @@
 
 #define POOL_FEWEST 2                       /* that wait; below it one is made for each that goes */
 #define POOL_REFILL 2                       /* most that are made for one that goes */
+#define POOL_CALM 64                        /* runs in a row that left enough of them: one less */
 #define POOL_IDLE_MS 2                      /* of silence before guests are prepared */
 #define POOL_AGE_NS (20 * 1000000000ull)    /* a guest that waits longer is made anew */
 #define POOL_UNUSED_NS (30 * 1000000000ull) /* a key that nobody asks for is forgotten */
@@ -195,6 +196,22 @@ static void key_open(struct pool_key *k, const struct plan *plan)
         k->pool->wants = true;
 }
 
+/* The oldest that is ready, and has what the plan's paths mean now. */
+static struct warm_guest *key_take_ready(struct pool_key *k, const struct plan *plan)
+{
+    for (size_t i = 0; i < k->n_parked;) {
+        if (!warm_is_ready(k->parked[i])) {
+            i++;
+            continue;
+        }
+        struct warm_guest *g = key_remove(k, i);
+        if (!k->has_grants || warm_is_current(g, plan))
+            return g;
+        warm_drop(g);
+    }
+    return NULL;
+}
+
 struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool interpreter)
 {
     struct pool_key *k = pool_key_of(pool, plan);
@@ -212,18 +229,11 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
         pool->cold++;
         return NULL;
     }
-    size_t ready = 0;
-    while (ready < k->n_parked) {
-        if (!warm_is_ready(k->parked[ready]))
-            ready++;
-        else if (k->has_grants && !warm_is_current(k->parked[ready], plan))
-            warm_drop(key_remove(k, ready));
-        else
-            break;
-    }
-    if (ready == k->n_parked) {
+    struct warm_guest *g = key_take_ready(k, plan);
+    if (!g) {
         /* one in the making, or one that is made now: from the template either way */
-        k->target = MIN(k->target * 2, (size_t)POOL_GUESTS);
+        k->target = MIN(k->target + 1, (size_t)POOL_GUESTS);
+        k->calm = 0;
         if (k->n_parked == 0)
             key_park(k);
         /* what was bound is known when it stands, and is compared before it is used */
@@ -233,12 +243,17 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
             return NULL;
         }
         pool->spawned++;
-        ready = 0;
+        g = key_remove(k, 0);
     } else {
         pool->hits++;
         k->failures = 0;
     }
-    struct warm_guest *g = key_remove(k, ready);
+    /* guests that wait take the caches from those that run */
+    k->calm = k->n_parked < POOL_FEWEST ? 0 : k->calm + 1;
+    if (k->calm > POOL_CALM && k->target > POOL_FEWEST) {
+        k->target--;
+        k->calm = 0;
+    }
     pool->wants = true;
     k->taken++;
     return g;

@@ -28,7 +28,8 @@ struct pool_key {
     struct pool *pool;
     struct warm_guest *parked[POOL_GUESTS]; /* oldest first */
     size_t n_parked;
-    size_t target;
+    size_t target; /* how many are to wait: one more for each run that found none ready */
+    unsigned calm;
     bool interpreter, has_grants;
     unsigned seen, failures;
     unsigned taken; /* guests of this spawner */
