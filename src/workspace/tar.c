@@ -118,8 +118,7 @@ static int tar_extended(int fd, const char *path, const struct extents *x)
  * last piece may be an empty one at the end, which says how long the file is. */
 static int tar_map(const struct extents *x, struct buf *b)
 {
-    const struct extent *last = x->n ? &x->list[x->n - 1] : NULL;
-    bool ends_in_hole = !last || last->at + last->len < x->size;
+    bool ends_in_hole = x->n == 0 || x->list[x->n - 1].at + x->list[x->n - 1].len < x->size;
     buf_printf(b, "%zu\n", x->n + ends_in_hole);
     for (size_t i = 0; i < x->n; i++)
         buf_printf(b, "%llu\n%llu\n", (unsigned long long)x->list[i].at,
@@ -155,7 +154,7 @@ int tar_file(int to_fd, const char *path, int from_fd, const struct stat *st,
 {
     _cleanup_buf_ struct buf map = BUF_INIT(TAR_MAP_MAX);
     const char *slash = strrchr(path, '/');
-    char other[sizeof(((struct tar_head *)0)->name) + 1];
+    char other[sizeof(((struct tar_head *)0)->name) + 1] = "";
     if (extents_has_holes(x)) {
         if (tar_map(x, &map) < 0) {
             errno = ENOMEM;
