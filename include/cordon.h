@@ -326,7 +326,8 @@ struct cordon_task_file {
 /* Makes the workspace with these files in it; an earlier one of the same id is removed. An id has
  * letters, digits, '.', '_' and '-', at most 100, and begins with neither '.' nor '-'. Until it is
  * whole the folder has another name; a failure leaves nothing. CORDON_ERR_USAGE: the id, a name or
- * a folder is not one that can be used. */
+ * a folder is not one that can be used, or with sys_errno EWOULDBLOCK a command works in the
+ * earlier one. */
 CORDON_API int cordon_task_prepare(const struct cordon_task_options *options, const char *task_id,
                                    const struct cordon_task_file *files, size_t n_files,
                                    struct cordon_task **ret_task, struct cordon_err *err);
@@ -335,8 +336,8 @@ CORDON_API int cordon_task_open(const struct cordon_task_options *options, const
                                 struct cordon_task **ret_task, struct cordon_err *err);
 /* Absolute path of the workspace. Lives as long as the task. */
 CORDON_API const char *cordon_task_path(const struct cordon_task *task);
-/* Removes the workspace, whatever a guest left in it; one that is gone is no error. The task itself
- * is still to be freed. */
+/* Removes the workspace, whatever a guest left in it; one that is gone is no error. -1 with
+ * sys_errno EWOULDBLOCK: a command works in it. The task itself is still to be freed. */
 CORDON_API int cordon_task_cleanup(const struct cordon_task *task, struct cordon_err *err);
 /* Gives the task back, not its folder. NULL is accepted. No run of it may be left. */
 CORDON_API void cordon_task_free(struct cordon_task *task);

@@ -56,6 +56,7 @@ struct backend_outcome {
     uint64_t static_bytes;   /* what the program's own file asks for, known after a signal */
     bool rejected;     /* the source was refused before anything of it ran; its stderr says why */
     bool scratch_full; /* no space or no inode was left on the guest's tmpfs */
+    bool scratch_by_files; /* there was space */
     struct backend_denial denials[BACKEND_DENIALS_MAX];
     size_t n_denials;
     bool denials_unobserved;

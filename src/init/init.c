@@ -110,9 +110,9 @@ static void init_note_scratch(struct init *in)
 {
     struct statfs fs;
     for (size_t i = 0; i < ARRAY_SIZE(init_scratch); i++)
-        if (statfs(init_scratch[i], &fs) == 0 &&
+        if (in->report.scratch_full != 1 && statfs(init_scratch[i], &fs) == 0 &&
             (fs.f_bfree == 0 || (fs.f_files && fs.f_ffree == 0)))
-            in->report.scratch_full = 1;
+            in->report.scratch_full = fs.f_bfree == 0 ? 1 : 2;
 }
 
 /* Each folder by itself cannot pass the limit; together they are looked at. INIT_DISK, INIT_FILES,

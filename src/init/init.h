@@ -98,10 +98,10 @@ struct init_refused {
 struct init_report {
     uint32_t kind;
     int32_t wstatus, error;
-    uint32_t scratch_full;
-    uint32_t user_ns; /* the container has a user namespace of its own */
-    uint32_t held;    /* enum init_held */
-    uint32_t guarded; /* blocked addresses are blocked */
+    uint32_t scratch_full; /* a folder of the container's own has no space left: 1, no inode: 2 */
+    uint32_t user_ns;      /* the container has a user namespace of its own */
+    uint32_t held;         /* enum init_held */
+    uint32_t guarded;      /* blocked addresses are blocked */
     uint64_t wall_ns, cpu_user_ns, cpu_sys_ns;
     uint64_t peak_memory_bytes, processes_peak, processes_refused, oom_kills, throttled_ns;
     uint64_t memory_refused;

@@ -60,12 +60,24 @@ static void result_memory(struct result *r, const struct policy *policy)
                  "Memory limit exceeded");
 }
 
-static void result_disk(struct result *r, const struct policy *policy)
+/* A limit that is set and tighter than another one. */
+static bool result_is_tighter(const struct policy *policy, enum field_id id, enum field_id than)
 {
-    enum field_id id = policy_has(policy, FIELD_DISK_LIMIT)  ? FIELD_DISK_LIMIT
-                       : policy_has(policy, FIELD_MAX_FILES) ? FIELD_MAX_FILES
-                                                             : FIELD_SCRATCH_SIZE;
-    result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, id, "Disk limit exceeded");
+    uint64_t value = policy_num(policy, id), other = policy_num(policy, than);
+    return value && (!other || value < other);
+}
+
+/* The guest's private folders are full: of the limits they stand under, the one that is reached. */
+static void result_scratch(struct result *r, const struct policy *policy, bool by_files)
+{
+    enum field_id id = by_files ? FIELD_SCRATCH_INODES : FIELD_SCRATCH_SIZE;
+    enum field_id asked = by_files ? FIELD_MAX_FILES : FIELD_DISK_LIMIT;
+    if (policy_num(policy, asked) && !result_is_tighter(policy, id, asked))
+        id = asked;
+    if (!by_files && result_is_tighter(policy, FIELD_MEMORY_LIMIT, id))
+        id = FIELD_MEMORY_LIMIT; /* their pages are the guest's memory */
+    result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, id,
+                 by_files ? "File count limit exceeded" : "Disk limit exceeded");
 }
 
 /* Without a limit of its own the guest's private folders are one. */
@@ -212,7 +224,7 @@ static void result_by_exit(struct result *r, const struct supervised *s,
         result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILE_SIZE,
                      "File size limit exceeded");
     else if (o->scratch_full)
-        result_disk(r, policy);
+        result_scratch(r, policy, o->scratch_by_files);
     else if (result_is_processes(r, s->plan, o))
         result_limit(r, VERDICT_PROCESS_LIMIT, EXIT_LIMIT, policy, FIELD_PROCESSES,
                      "Process limit exceeded");

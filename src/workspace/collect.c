@@ -12,13 +12,10 @@
 
 #include "base/err.h"
 #include "base/util.h"
-#include "workspace/copy.h"
 #include "workspace/extents.h"
+#include "workspace/place.h"
 #include "workspace/tar.h"
 #include "workspace/tree.h"
-
-#define COLLECT_TEMP ".cordon-output~" /* and twelve letters */
-#define COLLECT_TEMP_MAX 32
 
 /* A folder to look into, and which part of the pattern its entries are matched with. */
 struct collect_dir {
@@ -124,64 +121,6 @@ static int collect_into_tar(struct collect_walk *w, const char *path, int from)
     return err_set(w->err, CORDON_ERR_INTERNAL, "output", errno, "fd:%d", w->to);
 }
 
-/* The name a file has before its own: no other run that collects into the same folder has it. */
-static void collect_temp(char temp[static COLLECT_TEMP_MAX])
-{
-    strcpy(temp, COLLECT_TEMP);
-    tree_random(temp + strlen(temp), 12);
-}
-
-/* Over whatever has the name: at every moment there is the old file or the new one. */
-static int collect_rename(int dir, const char *temp, const char *name)
-{
-    if (renameat(dir, temp, dir, name) == 0)
-        return 0;
-    int e = errno;
-    unlinkat(dir, temp, 0);
-    errno = e;
-    return -1;
-}
-
-static int collect_fill(int from, int to, mode_t mode)
-{
-    return copy_bytes(from, to) < 0 ? -1 : fchmod(to, mode);
-}
-
-/* A file without a name leaves nothing behind however this process ends. Not every file system has
- * them, and it takes /proc to name one: 1 where one with a name has to serve. */
-static int collect_unnamed(int from, int dir, const char *name, mode_t mode)
-{
-    char self[32], temp[COLLECT_TEMP_MAX];
-    _cleanup_close_ int to = openat(dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    if (to < 0)
-        return 1;
-    if (collect_fill(from, to, mode) < 0)
-        return -1;
-    snprintf(self, sizeof(self), "/proc/self/fd/%d", to);
-    if (linkat(AT_FDCWD, self, dir, name, AT_SYMLINK_FOLLOW) == 0)
-        return 0;
-    collect_temp(temp);
-    if (errno != EEXIST || linkat(AT_FDCWD, self, dir, temp, AT_SYMLINK_FOLLOW) < 0)
-        return 1;
-    return collect_rename(dir, temp, name);
-}
-
-static int collect_named(int from, int dir, const char *name, mode_t mode)
-{
-    char temp[COLLECT_TEMP_MAX];
-    collect_temp(temp);
-    _cleanup_close_ int to =
-        openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (to < 0)
-        return -1;
-    if (collect_fill(from, to, mode) == 0)
-        return collect_rename(dir, temp, name);
-    int e = errno;
-    unlinkat(dir, temp, 0);
-    errno = e;
-    return -1;
-}
-
 static int collect_copy(struct collect_walk *w, int dir_fd, const char *path, const struct stat *st)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -191,9 +130,7 @@ static int collect_copy(struct collect_walk *w, int dir_fd, const char *path, co
     _cleanup_close_ int dir = from < 0 ? -1 : collect_parent(w->to, path);
     if (dir < 0)
         return -1;
-    mode_t mode = st->st_mode & 0777;
-    int r = collect_unnamed(from, dir, name, mode);
-    return r > 0 ? collect_named(from, dir, name, mode) : r;
+    return place_file(w->to, dir, name, from, st->st_mode & 0777);
 }
 
 static const char *collect_kind(mode_t mode)
@@ -281,8 +218,7 @@ static int collect_dir(struct collect_walk *w, const struct collect_dir *d)
     }
     int r = 0;
     for (struct dirent *e; r == 0 && (e = readdir(list));) {
-        if (str_eq(e->d_name, ".") || str_eq(e->d_name, "..") ||
-            str_starts(e->d_name, COLLECT_TEMP))
+        if (str_eq(e->d_name, ".") || str_eq(e->d_name, "..") || str_starts(e->d_name, PLACE_TEMP))
             continue;
         r = collect_has_room(w->out) ? collect_entry(w, d, fd, e->d_name) : 1;
     }
@@ -336,6 +272,7 @@ int collect_pattern(struct collect *c, int from_fd, const char *pattern, int to_
                     struct cordon_err *err)
 {
     struct collect_walk w = {.out = c, .from = from_fd, .to = to_fd, .err = err, .held_fd = -1};
+    place_sweep(to_fd);
     return collect_walk(&w, pattern);
 }
 

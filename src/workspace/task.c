@@ -118,14 +118,59 @@ static int task_fill(int tree_fd, const struct task_file *files, size_t n, struc
     return 0;
 }
 
-/* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. */
+/* Locks the tree that has the id: between opening and locking it may have been removed, and another
+ * one made with its name, which is then the one that is meant. -1 and errno. */
+static int task_lock_tree(int root_fd, const char *id, bool wait)
+{
+    for (int tries = 0; tries < 64; tries++) {
+        struct stat own, named;
+        _cleanup_close_ int fd = task_open_tree(root_fd, id);
+        if (fd < 0 || workspace_lock(fd, wait) < 0)
+            return -1;
+        if (fstat(fd, &own) == 0 && fstatat(root_fd, id, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+            own.st_ino == named.st_ino && own.st_dev == named.st_dev)
+            return TAKE_FD(fd);
+    }
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
+/* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. Not while
+ * somebody works in it; the lock is kept until it is gone, so that gc does not remove it as well.
+ */
 static int task_drop(int root_fd, const char *id)
 {
     char trash[64] = WORKSPACE_TRASH "-";
+    _cleanup_close_ int lock = task_lock_tree(root_fd, id, false);
+    /* no folder at all, or one that a guest has closed, has nobody in it */
+    if (lock < 0 && errno != ENOTDIR && errno != ELOOP && errno != EACCES)
+        return errno == ENOENT ? 0 : -1;
     tree_random(trash + strlen(trash), 12);
     if (renameat(root_fd, id, root_fd, trash) < 0)
         return errno == ENOENT ? 0 : -1;
     return copy_remove(root_fd, trash);
+}
+
+/* Somebody else may make one of the same id meanwhile: the last one stays. */
+static int task_name(int root_fd, const char *temp, const char *id)
+{
+    for (int tries = 0; tries < 64; tries++) {
+        if (task_drop(root_fd, id) < 0)
+            return -1;
+        if (renameat(root_fd, temp, root_fd, id) == 0)
+            return 0;
+        if (errno != ENOTEMPTY && errno != EEXIST)
+            return -1;
+    }
+    return -1;
+}
+
+/* "In use" reads better than what the lock says. */
+static int task_fail(const char *root, const char *id, int code, struct cordon_err *err)
+{
+    if (errno == EWOULDBLOCK)
+        return err_set(err, CORDON_ERR_USAGE, "task", errno, "workspace %s is in use", id);
+    return err_set(err, code, "task", errno, "%.900s/%s", root, id);
 }
 
 int task_make(const char *root, const char *id, const struct task_file *files, size_t n_files,
@@ -144,8 +189,8 @@ int task_make(const char *root, const char *id, const struct task_file *files, s
     if (tree_fd < 0)
         return err_set(err, CORDON_ERR_USAGE, "task", errno, "%.900s", root);
     int r = task_fill(tree_fd, files, n_files, err);
-    if (r == 0 && (task_drop(root_fd, id) < 0 || renameat(root_fd, temp, root_fd, id) < 0))
-        r = err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%.900s/%s", root, id);
+    if (r == 0 && task_name(root_fd, temp, id) < 0)
+        r = task_fail(root, id, CORDON_ERR_INTERNAL, err);
     if (r < 0)
         copy_remove(root_fd, temp);
     return r;
@@ -165,7 +210,7 @@ int task_remove(const char *root, const char *id, struct cordon_err *err)
     if (root_fd < 0 && errno == ENOENT)
         return 0;
     if (root_fd < 0 || task_drop(root_fd, id) < 0)
-        return err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%.900s/%s", root, id);
+        return task_fail(root, id, CORDON_ERR_INTERNAL, err);
     return 0;
 }
 
@@ -218,15 +263,9 @@ int task_hold_begin(const char *root, const char *id, bool wait, struct task_hol
                     struct cordon_err *err)
 {
     struct task_hold h = TASK_HOLD_INIT;
-    int r;
     h.root_fd = task_open_root(root);
-    h.tree_fd = h.root_fd < 0 ? -1 : task_open_tree(h.root_fd, id);
-    if (h.tree_fd < 0)
-        r = err_set(err, CORDON_ERR_USAGE, "task", errno, "%.900s/%s", root, id);
-    else if (workspace_lock(h.tree_fd, wait) < 0)
-        r = err_set(err, CORDON_ERR_USAGE, "task", errno, "workspace %s is in use", id);
-    else
-        r = task_remember(&h, err);
+    h.tree_fd = h.root_fd < 0 ? -1 : task_lock_tree(h.root_fd, id, wait);
+    int r = h.tree_fd < 0 ? task_fail(root, id, CORDON_ERR_USAGE, err) : task_remember(&h, err);
     if (r < 0)
         task_hold_end(&h);
     else

@@ -17,12 +17,13 @@ struct task_file {
 bool task_is_safe_name(const char *name);
 
 /* A new tree with these files; an earlier one of the same id goes. Until it is whole it has another
- * name. Out-of-place names and files that cannot be written are CORDON_ERR_USAGE. */
+ * name. Out-of-place names and files that cannot be written are CORDON_ERR_USAGE, and so is with
+ * EWOULDBLOCK an earlier one that is in use. */
 int task_make(const char *root, const char *id, const struct task_file *files, size_t n_files,
               struct cordon_err *err);
 /* Is it there, and a folder? */
 bool task_exists(const char *root, const char *id);
-/* Absent is fine. */
+/* Absent is fine; in use is CORDON_ERR_USAGE with EWOULDBLOCK. */
 int task_remove(const char *root, const char *id, struct cordon_err *err);
 
 /* A tree in use: locked, and remembered as it was. What a killed process leaves of it is named for

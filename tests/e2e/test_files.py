@@ -1,12 +1,13 @@
 """Grants and virtual files (contract, section 2): names, denials, what cannot be granted."""
 
+import fcntl
 import os
 import pathlib
 import socket
 
 import pytest
 
-from cordon_run import SLOW, cordon, run
+from cordon_run import SLOW, cordon, run, start
 
 
 def cat(*paths, opts=()):
@@ -215,6 +216,39 @@ def test_a_target_that_cannot_be_is_an_error_before_the_start(full, shared):
 def test_a_huge_hole_is_too_large(full, shared):
     r = run("--output", f"*={shared}", "--", "/bin/sh", "-c", "truncate -s 1T huge; echo x > y")
     assert outputs(r) == {"huge": "too large", "y": None} and not (shared / "huge").exists()
+
+
+def temps(folder):
+    return {p.name for p in folder.rglob(".cordon-output~*")}
+
+
+def test_a_kill_between_two_names_leaves_nothing_for_long(full, shared, program):
+    """Killed when the new file is whole and not yet in the old one's place."""
+    out = shared / "out"
+    (out / "d").mkdir(parents=True)
+    (out / "d/f").write_text("old")
+    words = ["--output", f"**={out}", "--", "/bin/sh", "-c", "mkdir d; echo new > d/f"]
+    p = start(*words, prefix=[program("strace", "strace"), "-qqf", "-o", "/dev/null", "-e", "trace=renameat,renameat2",
+                              "-e", "inject=renameat,renameat2:signal=KILL"])
+    p.wait(timeout=60)
+    assert p.returncode != 0 and (out / "d/f").read_text() == "old" and len(temps(out)) == 1
+    assert outputs(run(*words)) == {"d/f": None}
+    assert (out / "d/f").read_text() == "new\n" and not temps(out)
+
+
+def test_only_what_nobody_writes_any_more_is_swept_away(full, shared):
+    name = ".cordon-output~" + "abcdefghijk"
+    for letter in "abc":
+        (shared / (name + letter)).write_text("x")
+    (shared / (name + "d")).mkdir()
+    os.symlink("nowhere", shared / (name + "e"))
+    (shared / ".cordon-output~notes").write_text("mine")
+    os.chmod(shared / (name + "c"), 0)
+    os.utime(shared / (name + "c"), (1, 1))
+    with open(shared / (name + "b")) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert outputs(run("--output", f"*={shared}", "--", "/bin/sh", "-c", "echo x > f")) == {"f": None}
+    assert temps(shared) == {name + "b", name + "d", name + "e", ".cordon-output~notes"} and (shared / "f").exists()
 
 
 def test_outputs_as_one_archive_on_a_descriptor(full, tmp_path):

@@ -151,6 +151,17 @@ def test_as_many_files_as_allowed_and_no_more(full, shared, n):
     assert r.verdict == "disk_limit" and r.out.split()[-1] == str(n), str(r)
 
 
+@pytest.mark.parametrize("opts, name, value, script", [
+    (["--max-files", "20000"], "scratch_inodes", "16384", "import os\nfor i in range(19000): os.close(os.open(f'/tmp/{i}', os.O_CREAT))"),
+    (["--disk-limit", "80M"], "scratch_size", "64M", "f = open('/tmp/f', 'wb')\nfor _ in range(70): f.write(bytes(1 << 20))"),
+])
+def test_the_limit_that_is_reached_is_named(full, opts, name, value, script):
+    """The level's own bound on the private folders is tighter than what was asked for."""
+    r = run("--profile", "strict", *opts, "--", "/usr/bin/python3", "-c", script)
+    assert (r.verdict, r.result["limit"]) == ("disk_limit", {"name": name, "value": value}), str(r)
+    assert f"({value})" in r.result["error"]
+
+
 @pytest.mark.parametrize("flag", ["--max-files", "--disk-limit"])
 def test_zero_is_no_limit_at_all(flag):
     r = run(flag, "0", "--", "/bin/true", as_json=False)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 #include "workspace/collect.h"
 #include "workspace/copy.h"
 #include "workspace/protect.h"
+#include "workspace/task.h"
 
 static char top[64];
 
@@ -449,6 +451,44 @@ static void collected_files_replace_at_once(void **state)
     assert_int_equal(rmdir(out), 0);
 }
 
+static void *wait_for_the_tree(void *data)
+{
+    struct cordon_err err;
+    return task_hold_begin(top, "t", true, data, &err) == 0 ? data : NULL;
+}
+
+/* Whoever waits for a tree that is replaced meanwhile gets the one that has the name. */
+static void a_replaced_tree_is_not_held(void **state)
+{
+    (void)state;
+    struct cordon_err err;
+    struct task_file file = {"new", "x", 1, false};
+    struct task_hold first = TASK_HOLD_INIT, second = TASK_HOLD_INIT;
+    char from[128], to[128];
+    pthread_t thread;
+    void *got;
+    snprintf(from, sizeof(from), "%s/t", top);
+    snprintf(to, sizeof(to), "%s/away", top);
+    assert_int_equal(task_make(top, "t", NULL, 0, &err), 0);
+    assert_int_equal(task_hold_begin(top, "t", false, &first, &err), 0);
+    /* nobody takes it away who asks for it */
+    assert_int_equal(task_remove(top, "t", &err), -1);
+    assert_int_equal(err.sys_errno, EWOULDBLOCK);
+    assert_int_equal(task_make(top, "t", &file, 1, &err), -1);
+    assert_int_equal(err.sys_errno, EWOULDBLOCK);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_the_tree, &second), 0);
+    usleep(100000); /* that it waits already is likely, and changes nothing about what it gets */
+    assert_int_equal(rename(from, to), 0);
+    assert_int_equal(task_make(top, "t", &file, 1, &err), 0);
+    task_hold_end(&first);
+    pthread_join(thread, &got);
+    assert_non_null(got);
+    assert_int_equal(faccessat(second.tree_fd, "new", F_OK, 0), 0);
+    task_hold_end(&second);
+    assert_int_equal(task_remove(top, "t", &err), 0);
+    assert_false(task_exists(top, "t"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +503,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(records_without_a_state_do_not_count, make_top, remove_top),
         cmocka_unit_test_setup_teardown(a_copy_that_was_cut_off_begins_again, make_top, remove_top),
         cmocka_unit_test_setup_teardown(collected_files_replace_at_once, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(a_replaced_tree_is_not_held, make_top, remove_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

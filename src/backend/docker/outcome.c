@@ -37,6 +37,7 @@ static void outcome_usage(struct backend_outcome *o, const struct init_report *r
                                       .throttled_ns = r->throttled_ns};
     o->memory_refused = r->memory_refused;
     o->scratch_full = r->scratch_full != 0;
+    o->scratch_by_files = r->scratch_full == 2;
     o->denials_unobserved = r->denials_unobserved != 0;
     for (uint32_t i = 0; i < MIN(r->n_denials, BACKEND_DENIALS_MAX); i++)
         o->denials[o->n_denials++] = (struct backend_denial){r->denials[i].nr, r->denials[i].count};

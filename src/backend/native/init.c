@@ -78,7 +78,7 @@ void native_init_note_scratch(struct native_status *status)
 {
     struct statfs fs;
     if (statfs("/tmp", &fs) == 0 && (fs.f_bfree == 0 || (fs.f_files && fs.f_ffree == 0)))
-        status->scratch_full = 1;
+        status->scratch_full = fs.f_bfree == 0 ? 1 : 2;
 }
 
 /* A signal the supervisor forwards to the main process; false when the supervisor is gone. */

@@ -47,7 +47,7 @@ struct native_status {
     _Atomic uint32_t memory_refused; /* requests for more memory than can be given */
     _Atomic uint32_t
         processes_refused; /* forks, where one process is the limit and no group counts */
-    uint32_t scratch_full; /* no space or no inode was left when the main process ended */
+    uint32_t scratch_full; /* when the main process ended no space was left: 1, no inode: 2 */
     int32_t net_ns_fd;     /* the guest's network namespace, from the helper that made it */
     char stage[24];
     char what[256];

@@ -249,6 +249,7 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     finish_usage(g, &ru, &o->usage);
     finish_denials(n->status, o);
     o->scratch_full = n->status->scratch_full != 0;
+    o->scratch_by_files = n->status->scratch_full == 2;
     o->rejected = n->warm && n->status->rejected != 0;
     o->memory_refused = n->status->memory_refused;
     o->usage.processes_refused += n->status->processes_refused;
