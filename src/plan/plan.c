@@ -246,7 +246,7 @@ static int plan_apparmor(struct plan *p, const struct policy *policy, const stru
     char where[512];
     const struct origin *origin = &policy_value(policy, FIELD_APPARMOR_PROFILE)->origin;
     int code = origin->source == FROM_COMMAND ? CORDON_ERR_USAGE : CORDON_ERR_CONFIG;
-    policy_origin_text(origin, where, sizeof(where));
+    policy_origin_place(origin, where, sizeof(where));
     bool plain = name[0] && name[0] != ' ' && strlen(name) <= PLAN_APPARMOR_MAX;
     for (const char *c = name; *c; c++)
         plain = plain && (unsigned char)*c >= 0x20 && *c != 0x7f;

@@ -46,7 +46,7 @@ static int container_refuse(const struct policy *policy, enum field_id id, const
                             const char *fix, struct cordon_err *err)
 {
     char where[512];
-    policy_origin_text(&policy_value(policy, id)->origin, where, sizeof(where));
+    policy_origin_place(&policy_value(policy, id)->origin, where, sizeof(where));
     err_set(err, CORDON_ERR_HOST, "plan", 0, "%s: %s is not possible with backend docker: %s",
             where, policy_fields[id].key, why);
     return err_hint(err, "%s", fix);

@@ -27,9 +27,9 @@ static bool grants_below(const char *path, const char *dir)
 
 static const char *grants_origin(struct plan *p, const struct policy_item *item)
 {
-    if (!item->origin.line)
-        return item->origin.name;
-    return arena_printf(&p->arena, "%s:%u", item->origin.name, item->origin.line);
+    char where[PATH_MAX + 32];
+    policy_origin_place(&item->origin, where, sizeof(where));
+    return arena_strdup(&p->arena, where);
 }
 
 static bool grants_is_device(const struct stat *st)

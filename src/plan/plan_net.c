@@ -64,7 +64,7 @@ static int net_publish(struct plan *p, struct plan_net *net, const struct policy
         if (publish_parse(v->items[i].text, &to->host_port, &to->guest_port))
             continue;
         char where[512];
-        policy_origin_text(&v->items[i].origin, where, sizeof(where));
+        policy_origin_place(&v->items[i].origin, where, sizeof(where));
         err_set(err,
                 v->items[i].origin.source == FROM_COMMAND ? CORDON_ERR_USAGE : CORDON_ERR_CONFIG,
                 "plan", 0, "%s: publish = %.100s: not HOSTPORT:GUESTPORT", where, v->items[i].text);

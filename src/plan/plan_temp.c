@@ -24,7 +24,7 @@ static int temp_refuse(const struct policy *policy, const char *place, struct co
 {
     const struct origin *origin = &policy_value(policy, FIELD_TEMP_DIR)->origin;
     char where[256];
-    policy_origin_text(origin, where, sizeof(where));
+    policy_origin_place(origin, where, sizeof(where));
     err_set(err, origin->source == FROM_COMMAND ? CORDON_ERR_USAGE : CORDON_ERR_CONFIG, "plan", 0,
             "%s: temp_dir = %s: /%s is there already", where, temp_wanted(policy), place);
     return err_hint(err, "name a folder of its own, such as /tmp/work or /scratch");

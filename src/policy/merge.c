@@ -269,8 +269,8 @@ static int finish_virtual_fs(struct merge *m, struct cordon_err *err)
             continue;
         char a[512], b[512];
         const struct policy_item *item = &grant->items[0];
-        policy_origin_text(&v->origin, a, sizeof(a));
-        policy_origin_text(&item->origin, b, sizeof(b));
+        policy_origin_place(&v->origin, a, sizeof(a));
+        policy_origin_place(&item->origin, b, sizeof(b));
         err_set(err, code_of(&item->origin), "policy", 0,
                 "virtual_fs (%s) contradicts %s = %s (%s)", a, policy_fields[grants[g]].key,
                 item->written, b);
@@ -286,7 +286,7 @@ static int finish_host_network(const struct policy *p, struct cordon_err *err)
     if (v->num != NETWORK_HOST || policy_bool(p, FIELD_UNSAFE_HOST_NETWORK))
         return 0;
     char where[512];
-    policy_origin_text(&v->origin, where, sizeof(where));
+    policy_origin_place(&v->origin, where, sizeof(where));
     return err_set(err, code_of(&v->origin), "policy", 0,
                    "%s: network host needs --unsafe-host-network: the guest would share every "
                    "service of this host",

@@ -68,6 +68,14 @@ void policy_origin_text(const struct origin *origin, char *ret_text, size_t size
         snprintf(ret_text, size, "%s", origin->name ? origin->name : "default");
 }
 
+void policy_origin_place(const struct origin *origin, char *ret_text, size_t size)
+{
+    if (origin->line && origin->column)
+        snprintf(ret_text, size, "%s:%u:%u", origin->name, origin->line, origin->column);
+    else
+        policy_origin_text(origin, ret_text, size);
+}
+
 void policy_err_clean(struct cordon_err *err)
 {
     char *texts[] = {err ? err->message : NULL, err ? err->hint : NULL};

@@ -130,6 +130,8 @@ void policy_free(struct policy *policy);
 
 /* "cordon.toml:3", "--time-limit", "level standard" */
 void policy_origin_text(const struct origin *origin, char *ret_text, size_t size);
+/* The same for errors: with the column. */
+void policy_origin_place(const struct origin *origin, char *ret_text, size_t size);
 
 static inline bool policy_has(const struct policy *p, enum field_id id)
 {

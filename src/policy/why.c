@@ -274,5 +274,10 @@ int why_host(const struct policy *policy, const char *host, struct why *ret_why,
     answer(ret_why, v.allowed, v.rule);
     snprintf(ret_why->origin, sizeof(ret_why->origin), "%s", v.origin);
     netset_done(&set);
+    const struct policy_value *none = policy_value(policy, FIELD_NETWORK);
+    /* that nothing is allowed is the default, unless somebody said so */
+    if (!v.allowed && str_eq(v.rule, "default") && none->num == NETWORK_NONE && none->set &&
+        none->origin.source != FROM_BUILTIN)
+        answer_value(ret_why, false, FIELD_NETWORK, none);
     return 0;
 }

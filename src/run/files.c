@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,16 @@ static void files_ask_host(struct run_job *job)
              strerror(WEXITSTATUS(status)));
 }
 
+/* A folder that cannot be one is the fault of whoever named it. */
+static int files_blame(const struct run_job *job, struct cordon_err *err)
+{
+    char where[PATH_MAX + 32];
+    if (err->code != CORDON_ERR_CONFIG)
+        return -1;
+    policy_origin_place(&policy_value(job->policy, FIELD_WORKSPACE)->origin, where, sizeof(where));
+    return err_prefix(err, "%s", where);
+}
+
 int files_begin(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
@@ -155,7 +166,7 @@ int files_begin(struct run_job *job, struct cordon_err *err)
                     ? workspace_new(root.data, NULL, base, &job->own_workspace, err)
                     : workspace_temp(base, &job->own_workspace, err);
         if (r < 0)
-            return -1;
+            return files_blame(job, err);
         f->workspace = &job->own_workspace;
     }
     int r = workspace_prepare(f->workspace, err);

@@ -45,8 +45,8 @@ static int place_rename(int at, const char *temp, int dir, const char *name)
 }
 
 /* A file without a name leaves nothing behind however this process ends. Not every file system has
- * them, it takes /proc to name one, and it cannot take the place of another: 1 where one with a name
- * has to serve. */
+ * them, it takes /proc to name one, and it cannot take the place of another: 1 where one with a
+ * name has to serve. */
 static int place_unnamed(int top, int dir, const char *name, int from, mode_t mode)
 {
     char self[32], temp[PLACE_NAME];
@@ -105,7 +105,8 @@ int place_file(int top, int dir, const char *name, int from, mode_t mode)
     return r;
 }
 
-/* Nobody holds a lock on it. One that its mode closes to us cannot be asked, and tells by its age. */
+/* Nobody holds a lock on it. One that its mode closes to us cannot be asked, and tells by its age.
+ */
 static bool place_is_left(int top, const char *name, const struct stat *st)
 {
     struct stat open_st;

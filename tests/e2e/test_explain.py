@@ -202,6 +202,7 @@ def test_the_rule_is_named(shared):
     ("api.github.com:22", ["--allow-network", "*.github.com"], "refused by default"),
     ("evil.com:443", ["--allow-network", "evil.com", "--deny-network", "evil.com"],
      "refused by network.deny_patterns = evil.com   --deny-network"),
+    ("evil.com:443", ["--network", "none"], "refused by network = none   --network"),
     ("127.0.0.1:80", ["--network", "bridge"], "refused by block_internal = true   default"),
 ])
 def test_host_answers(host, words, answer):

@@ -218,6 +218,22 @@ def test_a_huge_hole_is_too_large(full, shared):
     assert outputs(r) == {"huge": "too large", "y": None} and not (shared / "huge").exists()
 
 
+@pytest.mark.parametrize("line, what", [
+    ('allow_read = ["/etc", "/no/such"]', "2:23: /no/such"),
+    ('allow_write = ["/no/such"]', "2:16: /no/such"),
+    ('mounts = ["/no/such:/x"]', "2:11: /no/such"),
+    ('workspace = "/no/such"', "2:13: /no/such"),
+    ('workspace = "/no/such:ro"', "2:13: /no/such"),
+])
+def test_a_missing_grant_of_a_file_is_told_with_its_place(shared, line, what):
+    """When the run starts, not when the file is read."""
+    (shared / "cordon.toml").write_text(f"[sandbox]\n{line}\n")
+    os.chmod(shared, 0o755)
+    assert cordon("explain", "--path", "/usr", cwd=str(shared)).returncode == 0
+    done = cordon("run", "--", "/bin/true", cwd=str(shared))
+    assert done.returncode == 78 and f"cordon.toml:{what}: No such file" in done.stderr, done.stderr
+
+
 def temps(folder):
     return {p.name for p in folder.rglob(".cordon-output~*")}
 
