@@ -294,6 +294,8 @@ static int full_grant(struct plan *p, const struct plan_request *req, const stru
     if (g->overlay && !req->workspace_layer)
         flags &=
             ~(unsigned)PLAN_BIND_RW; /* a copy nobody has made yet: never the original itself */
+    else if (g->overlay)
+        flags |= PLAN_BIND_COPY;
     return full_op(p, PLAN_OP_BIND, src, g->dst + 1, flags, 0) ? 0 : -1;
 }
 

@@ -197,7 +197,7 @@ static int files_watch_end(struct run_job *job, struct cordon_err *err)
 bool files_fall_back(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
-    return f->workspace && !f->workspace->is_copy && str_eq(job->supervised.err.stage, "overlay") &&
+    return f->workspace && !f->workspace->is_copy && str_eq(err->stage, "overlay") &&
            workspace_fall_back(f->workspace, err) == 0;
 }
 

@@ -7,8 +7,8 @@
 /* Makes the workspace the policy asks for, once per job. 1: a copy is being made by a child, and
  * run_continue() follows from the loop. */
 int files_begin(struct run_job *job, struct cordon_err *err);
-/* The kernel refused the overlay: true when a copy has taken its place and a new start is worth it.
- */
+/* Was it the overlay that was refused (err)? True when a copy is to take its place and a new start
+ * is worth it; else err says why not. */
 bool files_fall_back(struct run_job *job, struct cordon_err *err);
 /* Compares and fills the result. */
 void files_end(struct run_job *job);

@@ -112,6 +112,10 @@ int run_start(struct run_job *job, struct cordon_err *err)
         run_note_refusal(job, err);
         r = run_try(job, &refused, err);
     }
+    if (r < 0 && files_fall_back(job, err)) {
+        run_drop_plan(job);
+        r = run_try(job, &refused, err);
+    }
     if (r < 0) {
         memset(&job->result, 0, sizeof(job->result));
         result_from_error(&job->result, err);

@@ -217,6 +217,7 @@ def cat_mounts(faults, *options):
 
 def test_old_api_gives_the_same_mounts(full, shared):
     (shared / "rw").mkdir()
+    os.chmod(shared / "rw", 0o777)  # without a map root's own is not for its guest to write to, and refused
     (shared / "file").write_text("x")
     (shared / "rw" / "secret").write_text("x")
     options = ["--allow-read", shared, "--allow-write", shared / "rw", "--mount", f"{shared / 'file'}:/opt/one:ro",
@@ -244,7 +245,7 @@ def test_old_api_covers_mounts_below_a_grant(full, shared):
         pytest.skip("needs root: mounts of the host's side")
     top = shared / "top"
     script = f"""
-        mkdir -p '{top}/a b/deep' {top}/ro {top}/twice
+        mkdir -p '{top}/a b/deep' {top}/ro {top}/twice; chmod 777 {top}
         mount -t tmpfs -o mode=777,noatime one '{top}/a b'; mkdir '{top}/a b/deep'
         mount -t tmpfs -o mode=777,nosuid,noexec two '{top}/a b/deep'
         mount -t tmpfs -o mode=777,ro three {top}/ro
@@ -295,6 +296,9 @@ def test_old_api_refuses_what_it_cannot_reach(full, shared):
     """Root's own folders need identity-mapped mounts; without them the run says so."""
     if os.geteuid() != 0:
         pytest.skip("needs root: only its guests have ids of their own")
+    (shared / "rw").mkdir(mode=0o755)
+    r = launch(OLD, "--allow-write", shared / "rw")
+    assert r.code == 69 and "identity-mapped" in r.result["error"], r
     (shared / "private").mkdir(mode=0o700)
     (shared / "private" / "deep").mkdir()
     r = launch(OLD + ["move_mount=ENOSYS"], "--allow-read", shared / "private" / "deep")

@@ -195,3 +195,54 @@ def test_a_copy_serves_like_an_overlay(to_copy):
     assert r.verdict == "ok" and r.layers["workspace"] == "copy" and r.stream("stdout") == b"1499\n", str(r)
     assert {c["path"]: c["kind"] for c in r.result["changed_files"]} == {"theirs": "modified", "many/f1": "deleted"}
     assert (to_copy / "theirs").read_text() == "x\n" and not leftovers()
+
+
+# ---- File systems without identity-mapped mounts: whoever is root sees to it that a guest can work all the same -----
+
+PLANT = """mount -t ramfs ramfs "$1" && mkdir -m 755 "$1/tree" && echo a > "$1/tree/mine" && mkdir -m 700 "$1/tree/closed" &&
+echo b > "$1/tree/closed/private" && chmod 600 "$1/tree/closed/private" && shift && exec "$@" """
+
+
+@pytest.fixture
+def unmapped(shared):
+    """Runs with a ramfs at the folder it gives, in a mount namespace of their own."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: ordinary users' guests need no mapped mounts")
+    top = shared / "ramfs"
+    top.mkdir()
+    return top, ["/usr/bin/unshare", "-m", "/bin/sh", "-c", PLANT, "sh", str(top)]
+
+
+def test_an_overlay_that_cannot_be_mapped_is_a_copy(unmapped, shared, monkeypatch):
+    top, prefix = unmapped
+    script = "cat closed/private; echo y >> mine; echo y > closed/new; stat -c %U mine closed/private"
+    for place in (os.environ["TMPDIR"], str(top)):  # of the copy: its own file system may have no mapped mounts either
+        monkeypatch.setenv("TMPDIR", place)
+        r = run("--workspace", f"{top}/tree:overlay", "--", "/bin/sh", "-c", script, prefix=prefix)
+        assert r.verdict == "ok" and r.out.split() == ["b", "sandbox", "sandbox"] and r.layers["workspace"] == "copy", str(r)
+        assert {c["path"]: c["kind"] for c in r.result["changed_files"]} == {"mine": "modified", "closed/new": "added"}
+    # the layer alone
+    tree = shared / "tree"
+    tree.mkdir()
+    (tree / "f").write_text("x")
+    r = run("--workspace", f"{tree}:overlay", "--", "/bin/sh", "-c", "echo y >> f; echo y > g", prefix=prefix)
+    assert r.verdict == "ok" and r.layers["workspace"] == "copy" and len(r.result["changed_files"]) == 2, str(r)
+    monkeypatch.setenv("TMPDIR", str(shared / "tmp"))
+    assert not leftovers()
+
+
+def test_what_cannot_be_mapped_is_read_and_never_half_writable(unmapped):
+    top, prefix = unmapped
+    r = run("--workspace", f"{top}/tree:ro", "--", "/bin/cat", "mine", prefix=prefix)
+    assert r.out == "a\n", str(r)
+    for words in (["--workspace", f"{top}/tree:rw"], ["--allow-write", f"{top}/tree"], ["--mount", f"{top}/tree/mine:/m:rw"]):
+        r = run(*words, "--", "/bin/true", prefix=prefix, as_json=False)
+        assert r.code == 69 and "identity-mapped" in r.err, str(r)
+
+
+def test_a_mount_below_that_cannot_be_mapped_spoils_nothing_else(unmapped, shared):
+    top, prefix = unmapped
+    (shared / "mine").write_text("x\n")
+    os.chmod(shared / "mine", 0o600)
+    r = run("--workspace", f"{shared}:rw", "--", "/bin/sh", "-c", "cat mine ramfs/tree/mine; echo y > mine", prefix=prefix)
+    assert r.verdict == "ok" and r.out == "x\na\n" and (shared / "mine").read_text() == "y\n", str(r)

@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,20 +179,80 @@ int native_map_namespace(unsigned id)
     return ids_map_namespace(id, 0, false);
 }
 
+/* ---- Where a file system cannot be mapped ---- */
+
+static unsigned given_to; /* nftw() has no argument for its function */
+
+static int ids_give_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return lchown(path, given_to, given_to) < 0 && errno != ENOENT ? -1 : 0;
+}
+
+/* The guest would meet files of somebody who is nobody to it, and could not change them:
+ * - an overlay would say EOVERFLOW: a copy takes its place (stage "overlay");
+ * - a copy is ours, and becomes the guest's;
+ * - what is granted for writing and can be written to by the caller alone is an error, as the guest
+ *   would not have what was asked for;
+ * - the rest is shown as it is: less access, never more. */
+static int ids_unmapped(const struct plan_op *op, unsigned id, struct cordon_err *err)
+{
+    struct stat st;
+    int e = errno;
+    if (!(op->flags & PLAN_BIND_GRANT))
+        return 0;
+    if (str_eq(op->dst, PLAN_LOWER) || str_eq(op->dst, PLAN_LAYER))
+        return err_set(err, CORDON_ERR_HOST, "overlay", e, "mapped mount of %s", op->src);
+    if (op->flags & PLAN_BIND_COPY) {
+        given_to = id;
+        if (nftw(op->src, ids_give_one, 64, FTW_PHYS | FTW_MOUNT) == 0)
+            return 0;
+        return err_set(err, CORDON_ERR_INTERNAL, "ids", errno, "owner of %s", op->src);
+    }
+    if (!(op->flags & PLAN_BIND_RW) || lstat(op->src, &st) < 0 || st.st_uid != geteuid() ||
+        !(S_ISDIR(st.st_mode) || S_ISREG(st.st_mode)) || (st.st_mode & S_IWOTH))
+        return 0;
+    err_set(err, CORDON_ERR_HOST, "bind", e,
+            "%s is to be writable, and its file system has no identity-mapped mounts", op->src);
+    return err_hint(err, "use DIR:overlay, a folder on another file system (ext4, xfs, btrfs), or "
+                         "start Cordon as an ordinary user who owns it");
+}
+
+/* One grant or part of an image as a detached mount. -1 and errno: not by this way. */
+static int ids_open_tree(const struct plan_op *op, int map, bool *ret_mapped)
+{
+    _cleanup_close_ int tree = native_open_source(op);
+    if (tree < 0)
+        return -1;
+    /* This copy was made in the host's mount namespace and is still a peer of the mount it was
+     * made from: what is mounted on it inside the guest would appear on the host. One that is not
+     * private is never handed on. */
+    struct sys_mount_attr alone = {.propagation = MS_PRIVATE};
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0)
+        return -1;
+    /* with what is mounted below, or where that cannot be mapped alone */
+    struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)map};
+    *ret_mapped = map < 0 ||
+                  sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) == 0 ||
+                  sys_mount_setattr(tree, "", AT_EMPTY_PATH, &attr) == 0;
+    return TAKE_FD(tree);
+}
+
 /* Opens what root grants as detached mounts on which the caller's files belong to the guest. They
- * are made here because the guest's pid 1 may be unable to reach the source by its path. A file
- * system that cannot be mapped is shown as it is: world-readable files work, the caller's private
- * ones do not, which is less access, never more. */
+ * are made here because the guest's pid 1 may be unable to reach the source by its path. */
 int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *mount_fds,
                       struct cordon_err *err)
 {
     _cleanup_close_ int userns = -1, everyone = -1;
+    bool by_path = false; /* no new mount API: the child binds by path, and maps nothing */
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
         if (op->kind != PLAN_OP_BIND ||
             !(op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD | PLAN_BIND_KERNELS)))
             continue;
-        bool mapped = op->flags & PLAN_BIND_GRANT;
+        bool mapped = op->flags & PLAN_BIND_GRANT, is_mapped = false;
         if (mapped && userns < 0 && (userns = ids_map_namespace(id, helper, false)) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno,
                            "user namespace for mapped mounts");
@@ -198,26 +260,15 @@ int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *m
         if (op->flags & PLAN_BIND_OWNERS)
             everyone = ids_map_namespace(id, helper, true);
         int map = op->flags & PLAN_BIND_OWNERS && everyone >= 0 ? everyone : userns;
-        _cleanup_close_ int tree = native_open_source(op);
-        if (tree < 0) {
-            if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
-                continue;
-            if (errno == ENOSYS || errno == EPERM)
-                return 0; /* no new mount API: the child binds by path */
+        int tree = by_path ? -1 : ids_open_tree(op, mapped ? map : -1, &is_mapped);
+        if (tree < 0 && !by_path && errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
+            continue;
+        if (tree < 0 && !by_path && errno != ENOSYS && errno != EPERM)
             return err_set(err, CORDON_ERR_INTERNAL, "bind", errno, "%s", op->src);
-        }
-        /* This copy was made in the host's mount namespace and is still a peer of the mount it was
-         * made from: what is mounted on it inside the guest would appear on the host. */
-        struct sys_mount_attr alone = {.propagation = MS_PRIVATE};
-        if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0 &&
-            (errno == ENOSYS || errno == EPERM))
-            return 0; /* the same: a copy that is not private is never handed on */
-        if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &alone) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "propagation", errno, "%s", op->src);
-        struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)map};
-        if (mapped)
-            sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr);
-        mount_fds[i] = TAKE_FD(tree);
+        by_path = tree < 0;
+        mount_fds[i] = tree;
+        if (!is_mapped && ids_unmapped(op, id, err) < 0)
+            return -1;
     }
     return 0;
 }

@@ -1,0 +1,161 @@
+/* What a source run will be, before any guest exists: language, place, policy. Runs in the command and
+ * the supervisor, and in `explain`, which goes no further. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/util.h"
+#include "lang/derive.h"
+#include "lang/guard.h"
+#include "lang/load.h"
+#include "lang/source_internal.h"
+
+int source_load(struct lang_job *job, const char **ret_text, size_t *ret_len,
+                struct cordon_err *err)
+{
+    const struct lang_source *s = job->source;
+    if (s->path) {
+        struct plan_file *f = &job->files[0];
+        if (!job->loaded) {
+            if (lang_load_file(s->path, LANG_SOURCE_MAX, (char **)&job->loaded, &f->data_len, err) <
+                0)
+                return -1;
+            f->data = job->loaded;
+            f->source = NULL;
+        }
+        *ret_text = f->data;
+        *ret_len = f->data_len;
+        return 0;
+    }
+    *ret_text = s->text;
+    *ret_len = s->len;
+    return 0;
+}
+
+/* A file that lies in the workspace is run where it is; others are copied in beside it. */
+static int source_place(struct lang_job *job, struct cordon_err *err)
+{
+    const struct lang_source *s = job->source;
+    const struct policy_value *ws = policy_value(job->from, FIELD_WORKSPACE);
+    bool has_ws = ws->set && ws->num != WORKSPACE_NONE;
+    struct arena *a = &job->arena;
+    char real[PATH_MAX];
+    job->prefix = has_ws ? ".." PLAN_HOME "/" : "";
+    if (has_ws && s->path && realpath(s->path, real)) {
+        size_t len = strlen(ws->text);
+        if (strncmp(real, ws->text, len) == 0 && real[len] == '/') {
+            job->inside = arena_printf(a, "%s%s", real[len + 1] == '-' ? "./" : "", real + len + 1);
+            return job->inside ? 0 : err_nomem(err, "source");
+        }
+    }
+    const char *name = s->name ? s->name : s->path;
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    name = slash ? slash + 1 : name ? name : job->lang->file ? job->lang->file : "main";
+    if (!*name || str_eq(name, ".") || str_eq(name, "..") || strlen(name) > NAME_MAX)
+        return err_set(err, CORDON_ERR_USAGE, "source", 0, "'%.100s' is not a name for a file",
+                       name);
+    job->inside =
+        arena_printf(a, "%s%s%s", job->prefix, *job->prefix || name[0] != '-' ? "" : "./", name);
+    struct plan_file *f = &job->files[job->n_files++];
+    *f = (struct plan_file){.name = arena_printf(a, "%s%s", job->prefix, name),
+                            .source = job->loaded ? NULL : s->path,
+                            .data = job->loaded ? f->data : s->text,
+                            .data_len = job->loaded ? f->data_len : s->len};
+    if (!job->inside || !f->name)
+        return err_nomem(err, "source");
+    const struct policy_value *files = policy_value(job->from, FIELD_FILES);
+    for (size_t i = 0; i < files->n_items; i++)
+        if (!has_ws && str_eq(files->items[i].text, name))
+            return err_set(err, CORDON_ERR_USAGE, "source", 0,
+                           "%.200s: the source and a file put beside it have the same name", name);
+    return 0;
+}
+
+static int source_output(struct lang_job *job, struct cordon_err *err)
+{
+    const char *slash = strrchr(job->inside, '/');
+    char *stem = arena_strdup(&job->arena, slash ? slash + 1 : job->inside);
+    if (!stem)
+        return err_nomem(err, "source");
+    char *dot = strrchr(stem, '.');
+    bool cut = dot && dot != stem;
+    if (cut)
+        *dot = '\0';
+    job->output = arena_printf(&job->arena, "%s%s%s", *job->prefix ? job->prefix : "./", stem,
+                               cut ? "" : ".out");
+    return job->output ? 0 : err_nomem(err, "source");
+}
+
+static int source_find(struct lang_job *job, struct cordon_err *err)
+{
+    const struct lang_source *s = job->source;
+    char head[256];
+    const char *text = s->text;
+    size_t len = s->len;
+    if (lang_registry_make(job->from, &job->registry, err) < 0)
+        return -1;
+    if (s->path && lang_load_head(s->path, head, sizeof(head), &len, err) < 0)
+        return -1;
+    if (s->path)
+        text = head;
+    if (s->path && len == SIZE_MAX) {
+        /* a pipe can be read once only */
+        if (lang_load_file(s->path, LANG_SOURCE_MAX, (char **)&job->loaded, &len, err) < 0)
+            return -1;
+        job->files[0].data = text = job->loaded;
+        job->files[0].data_len = len;
+    }
+    if (s->language)
+        return lang_registry_by_name(&job->registry, s->language, &job->lang, err);
+    const char *name = s->name ? s->name : s->path;
+    if (!name)
+        return err_set(err, CORDON_ERR_USAGE, "source", 0, "source text needs --language");
+    return lang_registry_by_file(&job->registry, name, text, len, &job->lang, err);
+}
+
+static int source_policy(struct lang_job *job, const char *const *guard, struct cordon_err *err)
+{
+    const struct policy *p = job->from;
+    const char *venv = policy_has(p, FIELD_VENV) && str_eq(job->lang->name, "python")
+                           ? policy_text(p, FIELD_VENV)
+                           : NULL;
+    bool here = policy_num(p, FIELD_BACKEND) == BACKEND_NATIVE && !policy_has(p, FIELD_ROOTFS);
+    int r = 0;
+    if (venv)
+        r = lang_tool_venv(venv, job->source->vars, &job->arena, &job->tools, err);
+    else if (here)
+        r = lang_tool_all(job->lang, job->source->vars, &job->arena, &job->tools, err);
+    if (r < 0)
+        return -1;
+    return lang_derive_run(p, job->lang, &job->tools, venv, guard, &job->arena, &job->policy, err);
+}
+
+static int source_guard(struct lang_job *job, const char *const **ret, struct cordon_err *err)
+{
+    *ret = NULL;
+    if (!str_eq(job->lang->name, "python") || !lang_guard_wanted(job->from))
+        return 0;
+    const char *dir = *job->prefix ? PLAN_HOME "/" LANG_GUARD_DIR : LANG_GUARD_DIR;
+    struct plan_file *f = &job->files[job->n_files];
+    *f = (struct plan_file){.name = arena_printf(&job->arena, "%s" LANG_GUARD_FILE, job->prefix),
+                            .data = lang_guard_text,
+                            .data_len = strlen(lang_guard_text)};
+    if (!f->name)
+        return err_nomem(err, "source");
+    job->n_files++;
+    return lang_guard_vars(job->from, dir, &job->arena, ret, err);
+}
+
+/* Everything that can be said before the first guest. */
+int source_outline(struct lang_job *job, const char *const **ret_guard,
+                          struct cordon_err *err)
+{
+    if (source_find(job, err) < 0 || lang_derive_binaries(job->from, job->lang, err) < 0 ||
+        source_place(job, err) < 0 || source_guard(job, ret_guard, err) < 0 ||
+        source_policy(job, *ret_guard, err) < 0)
+        return -1;
+    job->compiles = job->lang->compile != NULL;
+    return job->compiles ? source_output(job, err) : 0;
+}
