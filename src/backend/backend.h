@@ -123,8 +123,9 @@ struct backend {
 
 extern const struct backend backend_native;
 /* Around the starts of a process that makes many guests of one plan (plan.enter): its groups and
- * network namespaces are used again where they are as new; the second removes what is kept. */
-void native_again_init(void);
+ * network namespaces are used again where they are as new, and what is read-only in its root is
+ * made once; the second removes what is kept. The process must stay in its working directory. */
+void native_again_init(const struct plan *plan);
 void native_again_done(void);
 
 #endif

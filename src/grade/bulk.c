@@ -155,6 +155,16 @@ static void worker_on_done(struct tests_run *r)
     w->busy = false;
 }
 
+/* How many sides are still wanted, with the one that starts now. */
+static void bulk_expect(struct bulk *b)
+{
+    size_t left = b->items_file ? SIZE_MAX : b->n_problems - MIN(b->n_problems, b->n_read) + 1;
+    zygote_expect(b->warm.submissions, left);
+    if (!b->expects_desks)
+        zygote_expect(b->warm.desks, MIN(left, (size_t)b->jobs));
+    b->expects_desks = true;
+}
+
 static void worker_start(struct bulk_worker *w, struct tests_desk *desk)
 {
     struct bulk *b = w->bulk;
@@ -163,10 +173,10 @@ static void worker_start(struct bulk_worker *w, struct tests_desk *desk)
     struct cordon_err err = {0};
     t->time_ns = policy_num(policy, FIELD_TIME_LIMIT);
     t->time_written = policy_written(policy, FIELD_TIME_LIMIT);
-    zygote_expect(b->zygote,
-                  b->items_file ? SIZE_MAX : b->n_problems - MIN(b->n_problems, b->n_read));
     desk->place.warm = w->warm =
-        !t->in_process && !t->policy && !b->is_cold && zygote_is_alive(b->zygote);
+        !t->in_process && !t->policy && !b->is_cold && party_is_warm(&b->warm);
+    if (w->warm)
+        bulk_expect(b);
     w->run = (struct tests_run){.on_done = worker_on_done, .data = w};
     w->busy = true;
     if (tests_start(&w->run, desk, t, &w->outcome, &err) == 0)
@@ -321,7 +331,7 @@ static int bulk_prepare(struct bulk *b, struct cordon_err *err)
     b->window = calloc(b->n_window, sizeof(*b->window));
     if (!b->workers || !b->desks || !b->window)
         return err_nomem(err, "grade");
-    b->zygote = party_warm_up(b->policy, &b->input);
+    party_warm_up(b->policy, &b->input, &b->warm);
     for (unsigned i = 0; i < b->jobs; i++)
         b->desks[i].place = (struct party_place){
             .loop = b->loop, .host = b->host, .policy = b->policy, .vars = b->vars, .many = true};
@@ -371,10 +381,12 @@ void bulk_done(struct bulk *b)
         bulk_item_done(&w->item);
     }
     for (unsigned i = 0; b->desks && i < b->jobs; i++)
+        party_stop(&b->desks[i].party); /* they end side by side */
+    for (unsigned i = 0; b->desks && i < b->jobs; i++)
         tests_desk_done(&b->desks[i]);
     for (size_t i = 0; b->window && i < b->n_window; i++)
         buf_done(&b->window[i]);
-    zygote_close(b->zygote);
+    party_cool_down(&b->warm);
     free(b->workers);
     free(b->desks);
     free(b->window);

@@ -89,7 +89,8 @@ struct bulk {
     struct bulk_worker *workers;
     unsigned n_workers;
     struct tests_desk *desks; /* `jobs` of them */
-    struct zygote *zygote;    /* submissions of the common policy are copied from it; NULL: cold */
+    struct party_warm warm;   /* what sides of the common policy are copied from */
+    bool expects_desks;       /* those of all workers were asked for */
     bool is_cold;             /* it failed once: not used again */
     char *line;
     size_t line_cap, line_number, n_read, n_written, n_running;

@@ -9,16 +9,16 @@
 
 /* Reads texts from standard input: so many modules, each a name and its source, then what to do
  * with them, which may read more. */
-static const char party_boot[] = "import posix,sys\n"
-                                 "def r(n):\n"
-                                 " b=b''\n"
-                                 " while len(b)<n:\n"
-                                 "  c=posix.read(0,n-len(b))\n"
-                                 "  if not c: posix._exit(0)\n"
-                                 "  b+=c\n"
-                                 " return b\n"
-                                 "def s(): return r(int.from_bytes(r(4),'little'))\n"
-                                 "k=r(1)[0]\n"
+#define PARTY_READ                                                                                 \
+    "def r(n):\n"                                                                                  \
+    " b=b''\n"                                                                                     \
+    " while len(b)<n:\n"                                                                           \
+    "  c=posix.read(0,n-len(b))\n"                                                                 \
+    "  if not c: posix._exit(0)\n"                                                                 \
+    "  b+=c\n"                                                                                     \
+    " return b\n"                                                                                  \
+    "def s(): return r(int.from_bytes(r(4),'little'))\n"
+static const char party_boot[] = "import posix,sys\n" PARTY_READ "k=r(1)[0]\n"
                                  "for i in range(k&127):\n"
                                  " n=s().decode();m=type(sys)(n);sys.modules[n]=m;t=s()\n"
                                  " if k&128:\n"
@@ -134,12 +134,18 @@ static void party_pack(struct buf *out, const char *data, size_t len)
     buf_add(out, data, len);
 }
 
-static const char party_zygote_main[] =
-    "import grade_wire,grade_user,grade_tests,grade_zygote\n"
-    "serve=grade_zygote.prepare(s().decode(),grade_wire,grade_user,grade_tests)\n"
-    "_enter_submission=lambda s=s,e=grade_zygote.submission,w=grade_wire,u=grade_user:e(s,w,u)\n"
-    "_enter_tests=lambda s=s,e=grade_zygote.tests,w=grade_wire,t=grade_tests:e(s,w,t)\n"
-    "serve()\n";
+/* Loads the library as a module; it has the runner's modules as byte code, and their text serves
+ * where that was made for another Python. The last text says what to become. */
+static const char party_zygote_boot[] =
+    "import posix,sys,_imp,marshal\n" PARTY_READ
+    "z=_imp.create_dynamic(type(sys.__spec__)('cordon_grade_zygote',None,origin=s().decode()))\n"
+    "from _frozen_importlib_external import MAGIC_NUMBER as v\n"
+    "b=z.code(int.from_bytes(v[:2],'little'));b=marshal.loads(b) if b else {}\n"
+    "for i in range(r(1)[0]):\n"
+    " n=s().decode();m=type(sys)(n);sys.modules[n]=m;t=s()\n"
+    " exec(marshal.loads(b[n]) if b else compile(t,n+'.py','exec',dont_inherit=True),m.__dict__)\n"
+    "b=t=None\n"
+    "getattr(m,s().decode())(z,s)\n";
 
 static void party_pack_module(struct buf *out, const struct party_module *m)
 {
@@ -147,27 +153,52 @@ static void party_pack_module(struct buf *out, const struct party_module *m)
     party_pack(out, m->text, strlen(m->text));
 }
 
-struct zygote *party_warm_up(const struct policy *policy, const struct policy_input *input)
+static struct zygote *party_zygote(enum zygote_role role, const struct party_module *modules,
+                                   size_t n_modules, const struct policy *policy,
+                                   const struct policy_input *input)
 {
-    static const struct party_module more[] = {{"grade_user", grade_text_user},
-                                               {"grade_zygote", grade_text_zygote}};
+    static const struct party_module last = {"grade_zygote", grade_text_zygote};
+    const char *become = role == ZYGOTE_TESTS ? "desks" : "submissions";
     _cleanup_buf_ struct buf text = BUF_INIT(1 << 20);
     char library[4096];
     struct zygote *z = NULL;
     struct cordon_err err;
     if (zygote_library(library, sizeof(library)) < 0)
         return NULL;
-    buf_char(&text, (char)(ARRAY_SIZE(party_modules_tests) + ARRAY_SIZE(more)));
-    for (size_t i = 0; i < ARRAY_SIZE(party_modules_tests); i++)
-        party_pack_module(&text, &party_modules_tests[i]);
-    for (size_t i = 0; i < ARRAY_SIZE(more); i++)
-        party_pack_module(&text, &more[i]);
-    party_pack(&text, party_zygote_main, strlen(party_zygote_main));
     party_pack(&text, library, strlen(library));
-    struct zygote_program program = {party_boot, text.data, text.len};
-    if (text.failed || zygote_open(policy, input, &program, &z, &err) < 0)
+    buf_char(&text, (char)(n_modules + 1));
+    for (size_t i = 0; i < n_modules; i++)
+        party_pack_module(&text, &modules[i]);
+    party_pack_module(&text, &last);
+    party_pack(&text, become, strlen(become));
+    struct zygote_program program = {party_zygote_boot, text.data, text.len};
+    if (text.failed || zygote_open(role, policy, input, &program, &z, &err) < 0)
         return NULL;
     return z;
+}
+
+void party_warm_up(const struct policy *policy, const struct policy_input *input,
+                   struct party_warm *ret)
+{
+    ret->desks = party_zygote(ZYGOTE_TESTS, party_modules_tests, ARRAY_SIZE(party_modules_tests),
+                              policy, input);
+    if (ret->desks)
+        ret->submissions = party_zygote(ZYGOTE_SUBMISSION, party_modules_user,
+                                        ARRAY_SIZE(party_modules_user), policy, input);
+}
+
+bool party_is_warm(const struct party_warm *w)
+{
+    return zygote_is_alive(w->desks) && zygote_is_alive(w->submissions);
+}
+
+void party_cool_down(struct party_warm *w)
+{
+    zygote_hang_up(w->submissions);
+    zygote_hang_up(w->desks);
+    zygote_close(w->submissions);
+    zygote_close(w->desks);
+    *w = (struct party_warm){0};
 }
 
 /* An interpreter that was there before its guest has no environment of the guest's yet. */

@@ -26,7 +26,12 @@ struct party_place {
     bool many;         /* the tests' side will serve many runs: it is worth preparing for */
     /* byte code of the submission's side, as the tests' side sent it; empty: its text serves */
     const struct buf *code;
-    bool warm; /* both sides are copies of the warm interpreter (party_warm_up) */
+    bool warm; /* both sides are copies of warm interpreters (party_warm_up) */
+};
+
+/* The interpreters that the sides of many runs are copied from. */
+struct party_warm {
+    struct zygote *desks, *submissions;
 };
 
 /* PARTY_BOTH: in-process mode. The tests' program, behind the wall of a submission. */
@@ -53,9 +58,12 @@ extern const char grade_text_wire[], grade_text_side[], grade_text_words[], grad
     grade_text_tame[], grade_text_plain[], grade_text_pytest[], grade_text_doctest[],
     grade_text_user[], grade_text_zygote[];
 
-/* Starts the interpreter submissions are copied from; NULL: not here, they start cold. The place is
- * the one they will have. */
-struct zygote *party_warm_up(const struct policy *policy, const struct policy_input *input);
+/* Starts them, side by side, for sides of this policy. Where that is not possible sides start cold.
+ */
+void party_warm_up(const struct policy *policy, const struct policy_input *input,
+                   struct party_warm *ret);
+bool party_is_warm(const struct party_warm *w);
+void party_cool_down(struct party_warm *w);
 
 /* The variables of its environment, for a side that has none of its own (warm): a tagged
  * dictionary. */

@@ -102,6 +102,8 @@ static void tests_user_lost(struct tests_run *r)
     if (r->stage == STAGE_LOAD || r->stage == STAGE_RUN) {
         party_send(&r->desk->party, 'X', r->reason, strlen(r->reason));
         tests_arm(r, TESTS_DESK_GRACE_NS);
+    } else if (r->stage == STAGE_COLLECT && r->task->time_ns) {
+        tests_arm(r, r->task->time_ns); /* the desk's; the clock may have been used for another */
     }
 }
 
@@ -333,7 +335,8 @@ static void tests_on_timer(struct loop_watch *w, uint32_t events)
             tests_user_lost(r);
         return;
     }
-    if (!r->user_ended && !r->timed_out && r->user.started) {
+    bool collects = r->stage == STAGE_COLLECT; /* the submission has not even its text */
+    if (!r->user_ended && !r->timed_out && r->user.started && !collects) {
         r->timed_out = true;
         r->end = TESTS_END_TIME;
         snprintf(r->reason, sizeof(r->reason), "Execution exceeded time limit (%s)",
@@ -342,7 +345,7 @@ static void tests_on_timer(struct loop_watch *w, uint32_t events)
         tests_user_lost(r);
         return;
     }
-    if (!r->user.started) { /* in-process, or the tests themselves take too long */
+    if (!r->user.started || collects) { /* in-process, or the tests themselves take too long */
         r->timed_out = true;
         r->end = TESTS_END_TIME;
         snprintf(r->reason, sizeof(r->reason), "Execution exceeded time limit (%s)",

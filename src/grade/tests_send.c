@@ -59,6 +59,11 @@ int tests_send_source(struct tests_run *r, struct cordon_err *err)
     jsonw_str(&j, NULL, t->module);
     jsonw_str(&j, NULL, "copy_back");
     jsonw_bool(&j, NULL, t->copy_back);
+    jsonw_str(&j, NULL, "entry");
+    jsonw_open(&j, NULL, '[');
+    for (size_t i = 0; i < t->n_entry; i++)
+        jsonw_str(&j, NULL, t->entry[i]);
+    jsonw_close(&j, ']');
     if (r->user.warm) {
         jsonw_str(&j, NULL, "environ");
         party_environ(&r->user, &j);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -34,14 +35,15 @@ struct zygote_made {
 struct zygote {
     int fd;
     pid_t pid;
+    enum zygote_role role;
     bool dead, ready;
-    size_t n_asked; /* submissions' sides that were asked for and not answered yet */
-    size_t left;    /* so many will be wanted */
+    size_t n_asked; /* guests that were asked for and not answered yet */
+    size_t left;    /* so many will be wanted, as far as that is known */
     struct zygote_made ahead[ZYGOTE_AHEAD];
     size_t n_ahead;
 };
 
-static struct zygote *zygote_current;
+static struct zygote *zygote_current[ZYGOTE_ROLE_COUNT_];
 
 /* ---- starting it ---- */
 
@@ -69,8 +71,9 @@ static void zygote_add(struct buf *out, const char *name, const char *value)
 
 /* Settings alone make the zygote's policy. What comes from files, the environment or as bytes is
  * not repeated there: such a policy starts cold. */
-static int zygote_settings(const struct policy *policy, const struct policy_input *input,
-                           struct buf *out, struct cordon_err *err)
+static int zygote_settings(enum zygote_role role, const struct policy *policy,
+                           const struct policy_input *input, struct buf *out,
+                           struct cordon_err *err)
 {
     static const enum field_id not [] = {FIELD_VENV,  FIELD_ROOTFS, FIELD_WORKSPACE,
                                          FIELD_FILES, FIELD_ENV,    FIELD_OUTPUT};
@@ -83,6 +86,7 @@ static int zygote_settings(const struct policy *policy, const struct policy_inpu
     if (!plain)
         return err_set(err, CORDON_ERR_HOST, "zygote", 0, "a policy for cold starts");
     _cleanup_free_ char *cwd = input->cwd ? strdup(input->cwd) : getcwd(NULL, 0);
+    zygote_add(out, "role", role == ZYGOTE_TESTS ? "tests" : "submission");
     zygote_add(out, "cwd", cwd ? cwd : "/");
     /* also where a variable chose it: the zygote has none */
     zygote_add(out, "profile", str_eq(policy->profile, "default") ? "\1" : policy->profile);
@@ -115,19 +119,13 @@ static _Noreturn void zygote_exec(const char *python, const struct zygote_progra
     _exit(1);
 }
 
-static int zygote_feed(int fd, const void *data, size_t len)
+/* Its standard input: a file, so that nobody has to wait until it reads. */
+static int zygote_input(const void *data, size_t len)
 {
-    const char *p = data;
-    while (len > 0) {
-        ssize_t n = write(fd, p, len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return -1;
-        p += n;
-        len -= (size_t)n;
-    }
-    return 0;
+    int fd = memfd_create("cordon-zygote", MFD_CLOEXEC);
+    if (fd >= 0 && pwrite(fd, data, len, 0) != (ssize_t)len)
+        util_close(&fd);
+    return fd;
 }
 
 static void zygote_drop_fds(struct zygote_made *m)
@@ -153,23 +151,6 @@ static int zygote_receive(struct zygote *z, int fd, struct zygote_made *ret)
     return -1;
 }
 
-/* The answer to what was asked last. Guests that were asked for ahead come before it. */
-static int zygote_answer(struct zygote *z, enum zygote_kind kind, enum zygote_role role,
-                         struct zygote_made *ret)
-{
-    for (;;) {
-        if (zygote_receive(z, z->fd, ret) < 0)
-            return -1;
-        bool is_ahead = ret->reply.kind == ZYGOTE_START && ret->reply.role == ZYGOTE_SUBMISSION;
-        if (is_ahead && z->n_asked > 0)
-            z->n_asked--;
-        if (ret->reply.kind == kind && (kind != ZYGOTE_START || ret->reply.role == role))
-            return 0;
-        if (is_ahead && z->n_ahead < ZYGOTE_AHEAD)
-            z->ahead[z->n_ahead++] = *ret;
-    }
-}
-
 static int zygote_ask(struct zygote *z, enum zygote_kind kind, uint32_t index)
 {
     struct zygote_request req = {.kind = (uint32_t)kind, .index = index};
@@ -185,51 +166,71 @@ static bool zygote_is_ready(struct zygote *z)
 {
     if (!z->ready && !z->dead) {
         struct zygote_made first;
-        z->ready = zygote_answer(z, ZYGOTE_READY, 0, &first) == 0 && first.reply.ok;
+        z->ready = zygote_receive(z, z->fd, &first) == 0 && first.reply.kind == ZYGOTE_READY &&
+                   first.reply.ok;
         z->dead = !z->ready;
     }
     return z->ready && !z->dead;
 }
 
-/* A guest of that role: the next submission's is in the making before it is asked for. */
-static int zygote_take(struct zygote *z, enum zygote_role role, struct zygote_made *ret)
+/* Asks for what will be wanted next. */
+static void zygote_ask_ahead(struct zygote *z)
 {
-    bool ahead = role == ZYGOTE_SUBMISSION;
+    while (z->n_ahead + z->n_asked < MIN((size_t)ZYGOTE_AHEAD, z->left) &&
+           zygote_ask(z, ZYGOTE_START, 0) == 0)
+        z->n_asked++;
+}
+
+/* The guest that was asked for first and not answered yet. */
+static int zygote_next(struct zygote *z, struct zygote_made *ret)
+{
+    if (zygote_receive(z, z->fd, ret) < 0)
+        return -1;
+    if (z->n_asked > 0)
+        z->n_asked--;
+    if (ret->reply.kind == ZYGOTE_START)
+        return 0;
+    z->dead = true;
+    zygote_drop_fds(ret);
+    return -1;
+}
+
+static int zygote_take(struct zygote *z, struct zygote_made *ret)
+{
     if (!zygote_is_ready(z))
         return -1;
-    if (ahead && z->n_ahead > 0) {
+    if (z->n_ahead > 0) {
         *ret = z->ahead[0];
         memmove(z->ahead, z->ahead + 1, --z->n_ahead * sizeof(z->ahead[0]));
     } else {
-        if (!ahead || z->n_asked == 0) {
-            z->n_asked += ahead;
-            if (zygote_ask(z, ZYGOTE_START, role) < 0)
+        if (z->n_asked == 0) {
+            if (zygote_ask(z, ZYGOTE_START, 0) < 0)
                 return -1;
+            z->n_asked++;
         }
-        if (zygote_answer(z, ZYGOTE_START, role, ret) < 0)
+        if (zygote_next(z, ret) < 0)
             return -1;
     }
-    while (ahead && z->n_ahead + z->n_asked < MIN((size_t)ZYGOTE_AHEAD, z->left) &&
-           zygote_ask(z, ZYGOTE_START, role) == 0)
-        z->n_asked++;
+    if (z->left > 0)
+        z->left--;
+    zygote_ask_ahead(z);
     return 0;
 }
 
-int zygote_open(const struct policy *policy, const struct policy_input *input,
-                const struct zygote_program *program, struct zygote **ret, struct cordon_err *err)
+int zygote_open(enum zygote_role role, const struct policy *policy,
+                const struct policy_input *input, const struct zygote_program *program,
+                struct zygote **ret, struct cordon_err *err)
 {
     _cleanup_buf_ struct buf settings = BUF_INIT(ZYGOTE_SETTINGS_MAX);
-    _cleanup_close_ int in_read = -1, in_write = -1, ours = -1, theirs = -1;
+    _cleanup_close_ int text = -1, ours = -1, theirs = -1;
     const char *python = zygote_python();
-    int in[2], pair[2];
-    if (zygote_settings(policy, input, &settings, err) < 0)
+    int pair[2];
+    if (zygote_settings(role, policy, input, &settings, err) < 0)
         return -1;
-    if (!python || zygote_current)
+    if (!python || zygote_current[role])
         return err_set(err, CORDON_ERR_HOST, "zygote", ENOENT, "python3");
-    if (pipe2(in, O_CLOEXEC) < 0)
-        return err_set(err, CORDON_ERR_INTERNAL, "zygote", errno, "pipe");
-    in_read = in[0];
-    in_write = in[1];
+    if ((text = zygote_input(program->input, program->input_len)) < 0)
+        return err_set(err, CORDON_ERR_HOST, "zygote", errno, "memory file");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "zygote", errno, "socket");
     ours = pair[0];
@@ -239,23 +240,20 @@ int zygote_open(const struct policy *policy, const struct policy_input *input,
     struct zygote *z = calloc(1, sizeof(*z));
     if (!z)
         return err_nomem(err, "zygote");
+    z->role = role;
     pid_t self = getpid();
     z->pid = fork();
     if (z->pid == 0)
-        zygote_exec(python, program, in_read, theirs, self);
+        zygote_exec(python, program, text, theirs, self);
     z->fd = TAKE_FD(ours);
-    util_close(&in_read);
     util_close(&theirs);
     struct iovec part = {settings.data, settings.len};
-    bool fine = z->pid > 0 && zygote_feed(in_write, program->input, program->input_len) == 0 &&
-                wire_send(z->fd, &part, 1, NULL, 0, 0) == 0;
-    if (!fine) {
+    if (z->pid < 0 || wire_send(z->fd, &part, 1, NULL, 0, 0) < 0) {
         err_set(err, CORDON_ERR_HOST, "zygote", 0, "it did not start");
         zygote_close(z);
         return -1;
     }
-    z->left = SIZE_MAX;
-    zygote_current = *ret = z;
+    zygote_current[role] = *ret = z;
     return 0;
 }
 
@@ -267,21 +265,23 @@ static int zygote_end(struct zygote *z, int fd, struct zygote_made *ret)
     return z->dead ? -1 : zygote_receive(z, fd, ret);
 }
 
-void zygote_expect(struct zygote *z, size_t submissions)
+void zygote_expect(struct zygote *z, size_t guests)
 {
-    if (z)
-        z->left = submissions;
+    if (!z)
+        return;
+    z->left = guests;
+    zygote_ask_ahead(z);
 }
 
 /* Guests nobody came for: they leave nothing behind, either. */
 static void zygote_drop_ahead(struct zygote *z)
 {
     struct zygote_made m;
-    while (z->ready && !z->dead && z->n_ahead + z->n_asked > 0) {
+    while (z->n_ahead + z->n_asked > 0 && zygote_is_ready(z)) {
         if (z->n_ahead > 0)
             m = z->ahead[--z->n_ahead];
-        else if (zygote_answer(z, ZYGOTE_START, ZYGOTE_SUBMISSION, &m) < 0)
-            return;
+        else if (zygote_next(z, &m) < 0)
+            break;
         uint32_t index = m.reply.index;
         struct zygote_made end = {0};
         if (m.reply.ok && m.n_fds > ZYGOTE_END_AT && zygote_ask(z, ZYGOTE_KILL, index) == 0 &&
@@ -293,14 +293,21 @@ static void zygote_drop_ahead(struct zygote *z)
         zygote_drop_fds(&z->ahead[--z->n_ahead]);
 }
 
+void zygote_hang_up(struct zygote *z)
+{
+    if (!z || z->fd < 0)
+        return;
+    zygote_drop_ahead(z);
+    util_close(&z->fd);
+}
+
 void zygote_close(struct zygote *z)
 {
     if (!z)
         return;
-    if (zygote_current == z)
-        zygote_current = NULL;
-    zygote_drop_ahead(z);
-    close(z->fd);
+    if (zygote_current[z->role] == z)
+        zygote_current[z->role] = NULL;
+    zygote_hang_up(z);
     if (z->pid > 0) {
         /* it ends by itself and takes along what it kept, unless it is stuck */
         _cleanup_close_ int pidfd = z->dead ? -1 : sys_pidfd_open(z->pid);
@@ -341,13 +348,13 @@ static uint64_t zygote_now_ns(void)
 static int zygote_guest_start(enum zygote_role role, const struct plan *plan, struct guest *ret,
                               bool *ret_host_refused, struct cordon_err *err)
 {
-    struct zygote *z = zygote_current;
+    struct zygote *z = zygote_current[role];
     struct zygote_made m = {0};
     *ret_host_refused = false;
     struct zygote_guest *own = calloc(1, sizeof(*own));
     if (!own)
         return err_nomem(err, "zygote");
-    if (!z || zygote_take(z, role, &m) < 0 || !m.reply.ok || m.n_fds <= ZYGOTE_END_AT) {
+    if (!z || zygote_take(z, &m) < 0 || !m.reply.ok || m.n_fds <= ZYGOTE_END_AT) {
         bool said = z && !z->dead && !m.reply.ok;
         zygote_drop_fds(&m);
         if (said)

@@ -1,5 +1,5 @@
-/* The zygote's loop. Runs in the zygote: a Python interpreter that loaded this file as a library
- * and holds its lock. One request after the other; a guest leaves through zygote_enter(). */
+/* The zygote's loop. Runs in the zygote: a Python interpreter that loaded this file as a module and
+ * holds its lock. One request after the other; a guest leaves through zygote_enter(). */
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
@@ -10,9 +10,11 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/python.h"
 #include "base/util.h"
 #include "host/host.h"
 #include "serve/zygote.h"
+#include "serve/zygote_code.h"
 #include "lib/wire.h"
 #include "plan/plan.h"
 #include "policy/policy.h"
@@ -20,22 +22,31 @@
 
 #define ZYGOTE_SETTINGS_MAX (256 * 1024)
 
-__attribute__((visibility("default"))) int zygote_main(void);
+__attribute__((visibility("default"))) PyObject *PyInit_cordon_grade_zygote(void);
 
-static struct plan *zygote_plans[ZYGOTE_ROLE_COUNT_];
+static struct plan *zygote_the_plan;
 static struct guest zygote_guests[ZYGOTE_GUESTS_MAX];
 static bool zygote_used[ZYGOTE_GUESTS_MAX];
 static int zygote_ends[ZYGOTE_GUESTS_MAX]; /* where a guest's numbers are wanted */
 
-/* In the guest, behind its wall. data: a statement. */
+/* The interpreter's own functions, as far as its stable ABI goes. */
+static struct {
+    PyObject *(*module)(struct py_module *def, int version);
+    PyObject *(*bytes)(const char *data, ptrdiff_t len);
+    PyObject *(*list)(ptrdiff_t size);
+    int (*append)(PyObject *list, PyObject *item);
+    PyObject *(*call)(PyObject *callable, ...);
+    int (*parse)(PyObject *args, const char *format, ...);
+    void (*print_error)(void);
+    void (*after_fork)(void);
+} py;
+
+/* In the guest, behind its wall. */
 static void zygote_enter(void *data)
 {
-    void (*after_fork)(void) = (void (*)(void))dlsym(RTLD_DEFAULT, "PyOS_AfterFork_Child");
-    int (*run)(const char *) = (int (*)(const char *))dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
-    if (!after_fork || !run)
-        return;
-    after_fork();
-    run(data);
+    py.after_fork();
+    if (!py.call(data, (PyObject *)NULL))
+        py.print_error();
 }
 
 /* ---- the plan ---- */
@@ -59,49 +70,47 @@ static int zygote_read_settings(char *buf, size_t len, struct policy_setting *se
 }
 
 static int zygote_plan(enum zygote_role role, const struct policy *from, const struct host *host,
-                       struct plan **ret, struct cordon_err *err)
+                       struct cordon_err *err)
 {
-    static const char *const statements[ZYGOTE_ROLE_COUNT_] = {"_enter_submission()",
-                                                               "_enter_tests()"};
     static char *const argv[] = {(char *)"python3", NULL};
-    static struct policy policies[ZYGOTE_ROLE_COUNT_];
-    zygote_policy(role, from, &policies[role]);
-    struct plan_request request = {.policy = &policies[role], .host = host, .argv = argv};
-    if (plan_make(&request, ret, err) < 0)
+    static struct policy policy;
+    zygote_policy(role, from, &policy);
+    struct plan_request request = {.policy = &policy, .host = host, .argv = argv};
+    struct plan *plan;
+    if (plan_make(&request, &plan, err) < 0)
         return -1;
-    if ((*ret)->tier != TIER_FULL || (*ret)->backend != BACKEND_NATIVE)
+    if (plan->tier != TIER_FULL || plan->backend != BACKEND_NATIVE)
         return err_set(err, CORDON_ERR_HOST, "zygote", 0, "tier full only");
     /* a group beside those of version 1 is for quicker killing; without it they are used again */
-    if ((*ret)->cgroups.kind == HOST_CGROUP_V1)
-        (*ret)->cgroups.v2[0] = '\0';
-    (*ret)->enter = zygote_enter;
-    (*ret)->enter_data = (void *)statements[role];
+    if (plan->cgroups.kind == HOST_CGROUP_V1)
+        plan->cgroups.v2[0] = '\0';
+    plan->enter = zygote_enter;
+    zygote_the_plan = plan;
     return 0;
 }
 
-static int zygote_make_plans(struct cordon_err *err)
+static int zygote_make_plan(struct cordon_err *err)
 {
     static char buf[ZYGOTE_SETTINGS_MAX];
     static struct policy_setting settings[1024];
     static struct host host;
-    struct policy_input input = {.settings = settings, .no_discovery = true};
+    struct policy_input input = {.no_discovery = true};
     struct policy *policy;
     size_t n = 0;
     ssize_t len = recv(ZYGOTE_FD, buf, sizeof(buf) - 1, 0);
-    if (len <= 0 || zygote_read_settings(buf, (size_t)len, settings, ARRAY_SIZE(settings), &n) < 0)
+    if (len <= 0 ||
+        zygote_read_settings(buf, (size_t)len, settings, ARRAY_SIZE(settings), &n) < 0 || n < 3)
         return err_set(err, CORDON_ERR_INTERNAL, "zygote", errno, "settings");
-    /* the first two stand for what is no setting */
-    input.cwd = settings[0].value;
-    input.profile = settings[1].value;
-    input.settings = settings + 2;
-    input.n_settings = n - 2;
+    /* the first three stand for what is no setting */
+    enum zygote_role role = str_eq(settings[0].value, "tests") ? ZYGOTE_TESTS : ZYGOTE_SUBMISSION;
+    input.cwd = settings[1].value;
+    input.profile = settings[2].value;
+    input.settings = settings + 3;
+    input.n_settings = n - 3;
     if (policy_resolve(&input, &policy, err) < 0 || host_probe_quick(&host, err) < 0 ||
         run_place(policy, &host, err) < 0)
         return -1;
-    for (int role = 0; role < ZYGOTE_ROLE_COUNT_; role++)
-        if (zygote_plan(role, policy, &host, &zygote_plans[role], err) < 0)
-            return -1;
-    return 0;
+    return zygote_plan(role, policy, &host, err);
 }
 
 /* ---- requests ---- */
@@ -121,12 +130,11 @@ static void zygote_reply(struct zygote_reply *reply, const int *fds, size_t n_fd
         _exit(1);
 }
 
-static void zygote_start(enum zygote_role role)
+static void zygote_start(void)
 {
     static struct zygote_reply reply;
     memset(&reply, 0, sizeof(reply));
     reply.kind = ZYGOTE_START;
-    reply.role = role;
     size_t i = 0;
     bool refused = false;
     while (i < ZYGOTE_GUESTS_MAX && zygote_used[i])
@@ -137,7 +145,7 @@ static void zygote_start(enum zygote_role role)
         err_set(&reply.err, CORDON_ERR_INTERNAL, "zygote", 0, "too many guests");
     else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         err_set(&reply.err, CORDON_ERR_INTERNAL, "zygote", errno, "socket");
-    else if (backend_native.start(zygote_plans[role], g, &refused, &reply.err) == 0)
+    else if (backend_native.start(zygote_the_plan, g, &refused, &reply.err) == 0)
         reply.ok = 1;
     reply.host_refused = refused;
     if (!reply.ok) {
@@ -189,16 +197,8 @@ static void zygote_measure(uint32_t index)
     zygote_tell(zygote_ends[index], &reply, NULL, 0);
 }
 
-int zygote_main(void)
+static _Noreturn void zygote_serve(void)
 {
-    static struct zygote_reply ready;
-    prctl(PR_SET_DUMPABLE, 0);
-    native_again_init();
-    bool serves = zygote_make_plans(&ready.err) == 0;
-    ready.ok = serves;
-    zygote_reply(&ready, NULL, 0);
-    if (!serves)
-        return 1;
     for (;;) {
         struct zygote_request req;
         ssize_t n = recv(ZYGOTE_FD, &req, sizeof(req), 0);
@@ -208,8 +208,8 @@ int zygote_main(void)
             native_again_done();
             _exit(0); /* the supervisor is gone; its guests end with us */
         }
-        if (req.kind == ZYGOTE_START && req.index < ZYGOTE_ROLE_COUNT_)
-            zygote_start(req.index);
+        if (req.kind == ZYGOTE_START)
+            zygote_start();
         else if (req.index >= ZYGOTE_GUESTS_MAX || !zygote_used[req.index])
             _exit(1);
         else if (req.kind == ZYGOTE_KILL)
@@ -221,4 +221,79 @@ int zygote_main(void)
         else
             _exit(1);
     }
+}
+
+/* ---- the module ---- */
+
+static struct zygote_reply zygote_ready;
+
+/* code(magic): the runner as byte code, for interpreters with this magic number only */
+static PyObject *module_code(PyObject *self, PyObject *args)
+{
+    int magic = 0;
+    (void)self;
+    if (!py.parse(args, "i", &magic))
+        return NULL;
+    bool same = magic == zygote_code_magic;
+    return py.bytes((const char *)zygote_code, same ? (ptrdiff_t)zygote_code_len : 0);
+}
+
+/* plan(): the variables its guests will have. Without a plan it says so and ends. */
+static PyObject *module_plan(PyObject *self, PyObject *args)
+{
+    (void)self;
+    (void)args;
+    prctl(PR_SET_DUMPABLE, 0);
+    if (zygote_make_plan(&zygote_ready.err) < 0) {
+        zygote_reply(&zygote_ready, NULL, 0);
+        _exit(1);
+    }
+    native_again_init(zygote_the_plan);
+    PyObject *list = py.list(0);
+    for (char **e = zygote_the_plan->env; list && *e; e++) {
+        PyObject *variable = py.bytes(*e, (ptrdiff_t)strlen(*e));
+        if (!variable || py.append(list, variable) < 0)
+            return NULL;
+    }
+    return list;
+}
+
+/* serve(enter): does not return; enter is called in each guest */
+static PyObject *module_serve(PyObject *self, PyObject *args)
+{
+    (void)self;
+    PyObject *enter = NULL;
+    if (!py.parse(args, "O", &enter) || !zygote_the_plan)
+        return NULL;
+    zygote_the_plan->enter_data = enter; /* the arguments hold it as long as we are here */
+    zygote_ready.ok = 1;
+    zygote_reply(&zygote_ready, NULL, 0);
+    zygote_serve();
+}
+
+PyObject *PyInit_cordon_grade_zygote(void)
+{
+    static struct py_method methods[] = {{"code", module_code, PY_VARARGS, NULL},
+                                         {"plan", module_plan, PY_VARARGS, NULL},
+                                         {"serve", module_serve, PY_VARARGS, NULL},
+                                         {NULL, NULL, 0, NULL}};
+    static struct py_module module = {
+        .refs = 1, .name = "cordon_grade_zygote", .size = -1, .methods = methods};
+    const struct {
+        void **at;
+        const char *name;
+    } wanted[] = {
+        {(void **)&py.module, "PyModule_Create2"},
+        {(void **)&py.bytes, "PyBytes_FromStringAndSize"},
+        {(void **)&py.list, "PyList_New"},
+        {(void **)&py.append, "PyList_Append"},
+        {(void **)&py.call, "PyObject_CallFunctionObjArgs"},
+        {(void **)&py.parse, "PyArg_ParseTuple"},
+        {(void **)&py.print_error, "PyErr_Print"},
+        {(void **)&py.after_fork, "PyOS_AfterFork_Child"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+        if (!(*wanted[i].at = dlsym(RTLD_DEFAULT, wanted[i].name)))
+            return NULL;
+    return py.module(&module, PY_API);
 }

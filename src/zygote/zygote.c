@@ -31,31 +31,11 @@
 #include <unistd.h>
 
 #include "backend/native/warm_wire.h"
+#include "base/python.h"
 #include "zygote/zygote.h"
 
 /* ---- Python's stable ABI ---- */
 
-typedef struct py_object {
-    ptrdiff_t refs;
-    void *type;
-} PyObject;
-struct py_method {
-    const char *name;
-    PyObject *(*call)(PyObject *self, PyObject *args);
-    int flags;
-    const char *doc;
-};
-struct py_module {
-    ptrdiff_t refs;
-    void *type;
-    void *init;
-    ptrdiff_t index;
-    void *copy;
-    const char *name, *doc;
-    ptrdiff_t size;
-    struct py_method *methods;
-    void *rest[4];
-};
 PyObject *PyModule_Create2(struct py_module *def, int version);
 PyObject *PyBytes_FromString(const char *text);
 PyObject *PyList_New(ptrdiff_t size);
@@ -449,10 +429,10 @@ static PyObject *zygote_prepare(PyObject *self, PyObject *args)
 
 PyObject *PyInit_cordon_zygote(void)
 {
-    static struct py_method methods[] = {{"hook", zygote_hook, 1, NULL},
-                                         {"prepare", zygote_prepare, 1, NULL},
+    static struct py_method methods[] = {{"hook", zygote_hook, PY_VARARGS, NULL},
+                                         {"prepare", zygote_prepare, PY_VARARGS, NULL},
                                          {NULL, NULL, 0, NULL}};
     static struct py_module module = {
         .refs = 1, .name = "cordon_zygote", .size = -1, .methods = methods};
-    return PyModule_Create2(&module, 3);
+    return PyModule_Create2(&module, PY_API);
 }

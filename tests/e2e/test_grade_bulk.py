@@ -197,6 +197,37 @@ def test_resumed(tmp_path):
     assert done.returncode == 64 and "line 1" in done.stderr
 
 
+def test_back_pressure(tmp_path):
+    """Neither a list of any length, nor results that wait for an earlier one, nor a reader that does not read make it
+    grow: it reads no more tasks than it can write lines."""
+    first = {"id": "first", "language": "python", "code": "import time\ndef f():\n    time.sleep(1.5)\n    return 1\n",
+             "tests": "assert f() == 1\n"}
+    count, large = 15000, "x" * 2000  # 30 MB of what is no task: a line of results each, at once
+    with open(tmp_path / "t.jsonl", "w") as file:
+        file.write(json.dumps(first) + "\n")
+        file.writelines(f'{{"id": {n}, "code": "{large}"}}\n' for n in range(count))
+    run = subprocess.Popen([cordon_run.CORDON, "grade", "--jsonl", tmp_path / "t.jsonl", "--out", "/dev/stdout"],
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def most_memory():
+        status = pathlib.Path(f"/proc/{run.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+    try:
+        time.sleep(1)  # the first one runs, and all others wait for its line
+        assert most_memory() < 16 << 10
+        head = run.stdout.readline()
+        time.sleep(1)  # nobody reads
+        assert run.poll() is None and most_memory() < 16 << 10
+        rest = run.stdout.read().splitlines()
+        run.wait(60)
+    finally:
+        run.kill()
+        run.wait()
+    assert json.loads(head)["task_id"] == "first" and json.loads(head)["passed"]
+    assert [json.loads(line)["task_id"] for line in rest[:count]] == list(range(count))
+    assert rest[count:] == [f"1 passed, 0 failed, {count} errors of {count + 1}"]
+
+
 def test_cancelled(tmp_path):
     problems = write(tmp_path / "p.jsonl", PROBLEMS[:1])
     samples = write(tmp_path / "s.jsonl", [{"task_id": "Own/0", "completion": "    import time; time.sleep(100)\n"}] * 5)

@@ -49,6 +49,18 @@ def test_failing_setup_is_reported_once(grade):
                    ADD)
     assert statuses(report) == ["passed", "not_run", "not_run", "passed"]
     assert report["errors"] == 1 and report["error"].startswith("line 2 of the tests failed: TypeError")
+    report = grade("for n in (1, 2):\n    assert add(n, n) == 2 * n\n    z = add('x', n)\nassert add(1, 1) == 2\nassert z == 1\n",
+                   ADD)
+    assert statuses(report) == ["passed", "not_run"] and "line 1 of the tests failed" in report["error"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pytest") is None, reason="pytest")
+def test_collecting_has_an_end(grade):
+    """Reading a pytest file runs it, and before the submission has anything to do."""
+    report = grade("import pytest\nwhile True:\n    pass\n@pytest.fixture\ndef one():\n    return 1\n"
+                   "def test_it(one):\n    assert add(one, 1) == 2\n", ADD, "--time-limit", "2s")
+    assert report["passed"] == 0 and report["status"] == 1
+    assert "time limit" in report["error"], report
 
 
 UNITTEST = """

@@ -125,7 +125,9 @@ class _Step:
 def _steps(suite, tree, numbers):
     asserts = grade_words.Asserts(suite.text)
     flags = _future(tree)
-    return [_Step(node, compile(ast.Module([asserts.statement(node)], []), suite.path, "exec", flags, dont_inherit=True),
+    for node in tree.body:
+        asserts.statement(node)
+    return [_Step(node, compile(ast.Module([node], []), suite.path, "exec", flags, dont_inherit=True),
                   numbers.get(id(node))) for node in tree.body]
 
 
@@ -166,7 +168,8 @@ def _future(tree):
 
 
 def _names(node, context):
-    found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)}
+    found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)
+             and inner.id[0] != "@"}  # what grade_words put there
     if context is ast.Store:
         for inner in ast.walk(node):
             if isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -207,6 +207,7 @@ class Side:
         self._copy_back = copy_back
         self._handles = {}
         self._callbacks = []
+        self._first = {}  # values of names that came with its list of names
         self._turn = _thread.RLock()  # tests may have threads; the submission answers one question after the other
         self.gone = None
         self.asking = False  # an answer is due, or in the middle of being read
@@ -250,7 +251,10 @@ class Side:
         """The submission's names; SubmissionGone or the exception it ended its import with."""
         answer = self._receive()
         self._raise(answer)
-        return set(answer[2]) if len(answer) == 3 and type(answer[2]) is list else set()
+        if len(answer) != 4 or type(answer[2]) is not list or type(answer[3]) is not dict:
+            self._breach("not its names")
+        self._first = answer[3]
+        return {name for name in answer[2] if type(name) is str}
 
     def ask(self, what, *values):
         return self._finish(what, values)[0]
@@ -286,7 +290,9 @@ class Side:
 
     def get(self, name):
         """The value of one of its names; KeyError without."""
-        value = self.ask("get", name)
+        value = self._first.pop(name, _MISSING)
+        if value is _MISSING:
+            value = self.ask("get", name)
         if value is _MISSING:
             raise KeyError(name)
         return value

@@ -10,6 +10,7 @@ import posix
 
 MAX_FRAME = 16 * 1024 * 1024
 MAX_DEPTH = 100
+_LARGE = 1 << 256  # from here on numbers are written as hexadecimal: decimal takes time
 
 
 class WireError(Exception):
@@ -69,7 +70,7 @@ def _write(value, out, other, depth):
     if kind is str:
         out(_quoted(value))
     elif kind is int:
-        out(int.__repr__(value) if -1 << 256 < value < 1 << 256 else '{"i":"%x"}' % value)
+        out(int.__repr__(value) if -_LARGE < value < _LARGE else '{"i":"%x"}' % value)
     elif value is None:
         out("null")
     elif kind is bool:
@@ -100,24 +101,29 @@ def encode_handle(number, flags, name):
     return '{"h":[%d,"%s",%s]}' % (number, flags, _quoted(name[:200]))
 
 
+_ODD = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
 def _float(value):
-    if value != value:
-        return "NaN"
-    if value in (float("inf"), float("-inf")):
-        return "Infinity" if value > 0 else "-Infinity"
-    return float.__repr__(value)
+    text = float.__repr__(value)
+    return _ODD[text] if text[-1] in "nf" else text
 
 
 def _row(items, out, other, depth):
-    out("[")
-    first = True
+    mark = "["
     for item in items:
-        if first:
-            first = False
+        out(mark)
+        mark = ","
+        kind = type(item)
+        if kind is float:  # as _write() does it; most of what crosses are rows of these
+            out(_float(item))
+        elif kind is str:
+            out(_quoted(item))
+        elif kind is int and -_LARGE < item < _LARGE:
+            out(int.__repr__(item))
         else:
-            out(",")
-        _write(item, out, other, depth)
-    out("]")
+            _write(item, out, other, depth)
+    out("]" if mark == "," else "[]")
 
 
 def _tagged(tag, items=None):

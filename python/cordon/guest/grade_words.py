@@ -47,6 +47,16 @@ def compared(source, left, right, message):
     return text + ("\n  %s" % (message,) if message is not None else "")
 
 
+def _common(kind, *content):
+    """A node that all rewritten asserts share: only where they begin is theirs."""
+    return kind(*content, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
+
+
+_LEFT, _RIGHT = (_common(ast.Name, name, ast.Store()) for name in ("@left", "@right"))
+_ITS_LEFT, _ITS_RIGHT, _COMPARED = (_common(ast.Name, name, ast.Load()) for name in ("@left", "@right", "@compared"))
+_NOTHING = _common(ast.Constant, None)
+
+
 class Asserts:
     """assert L op R  →  the same, with a message that has both values. Statements only: an assert is in no expression."""
 
@@ -55,29 +65,29 @@ class Asserts:
 
     def statement(self, node):
         if isinstance(node, ast.Assert):
-            return self._spoken(node)
+            self._speak(node)
+            return
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
             below = getattr(node, name, None)
             if type(below) is list:
-                below[:] = [self.statement(part) for part in below]
-        return node
+                for part in below:
+                    self.statement(part)
 
-    def _spoken(self, node):
+    def _speak(self, node):
         test = node.test
-        source = self._text.of(node, 300) or "assert"
-        place = {"lineno": node.lineno, "col_offset": node.col_offset, "end_lineno": node.end_lineno,
-                 "end_col_offset": node.end_col_offset}
-
-        def name(text, context):
-            return ast.Name(text, context, **place)
+        source = _common(ast.Constant, self._text.of(node, 300) or "assert")
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
-            return ast.Assert(test, node.msg or ast.Constant(source, **place), **place)
-        left = ast.NamedExpr(name("@left", ast.Store()), test.left, **place)
-        right = ast.NamedExpr(name("@right", ast.Store()), test.comparators[0], **place)
-        words = [ast.Constant(source, **place), name("@left", ast.Load()), name("@right", ast.Load()),
-                 node.msg or ast.Constant(None, **place)]
-        return ast.Assert(ast.Compare(left, test.ops, [right], **place),
-                          ast.Call(name("@compared", ast.Load()), words, [], **place), **place)
+            node.msg = node.msg or source
+            return
+        test.left = _at(test.left, ast.NamedExpr(_LEFT, test.left))
+        test.comparators = [_at(test.comparators[0], ast.NamedExpr(_RIGHT, test.comparators[0]))]
+        node.msg = _at(node, ast.Call(_COMPARED, [source, _ITS_LEFT, _ITS_RIGHT, node.msg or _NOTHING], []))
+
+
+def _at(place, node):
+    node.lineno, node.col_offset = place.lineno, place.col_offset
+    node.end_lineno, node.end_col_offset = place.end_lineno, place.end_col_offset
+    return node
 
 
 class Source:

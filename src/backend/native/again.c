@@ -1,5 +1,6 @@
 /* What one process that makes many guests of one plan uses again: v1 groups (cgroup_again.c) and
- * network namespaces (warm_netns.c), each under its own rule for being as new. Runs in the zygote
+ * network namespaces (warm_netns.c), each under its own rule for being as new, and what guests
+ * cannot write to of their root (root_template.c). Runs in the zygote
  * that guests are copied from, with the rights of its caller: without those of root there is no
  * store, and each guest makes its own.
  *
@@ -8,6 +9,7 @@
 #include "backend/native/native_internal.h"
 
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
@@ -22,9 +24,47 @@ static struct {
 } groups[AGAIN_GROUPS];
 static unsigned last_slot;
 
-void native_again_init(void)
+static const struct plan *root_plan;
+
+/* Has it nothing that is mounted for one guest only? */
+static bool again_is_common(const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->n_ops; i++) {
+        const struct plan_op *op = &plan->ops[i];
+        if (op->kind == PLAN_OP_OVERLAY ||
+            (op->kind == PLAN_OP_BIND &&
+             (op->flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD | PLAN_BIND_KERNELS))))
+            return false;
+    }
+    return true;
+}
+
+/* A failure behind the unshare ends the process: its guests start cold. */
+static void again_root(const struct plan *plan)
+{
+    static struct native_status status;
+    struct native_child c = {.plan = plan, .status = &status};
+    if (!plan->own_host_ids || !again_is_common(plan) || !native_root_has_new_api())
+        return;
+    _cleanup_free_ int *none = calloc(plan->n_ops + 1, sizeof(int));
+    if (!none || access(NATIVE_BESIDE, X_OK) < 0 || unshare(CLONE_NEWNS) < 0)
+        return;
+    for (size_t i = 0; i < plan->n_ops; i++)
+        none[i] = -1;
+    c.mount_fds = none;
+    native_root_beside(&c);
+    root_plan = plan;
+}
+
+bool native_again_has_root(const struct plan *plan)
+{
+    return plan == root_plan;
+}
+
+void native_again_init(const struct plan *plan)
 {
     warm_netns_init();
+    again_root(plan);
 }
 
 void native_again_done(void)

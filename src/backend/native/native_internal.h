@@ -123,6 +123,8 @@ bool native_again_keep(const struct plan *plan, struct cgroup *cgroup);
 bool native_again_netns_begin(const struct plan *plan, unsigned *ret_slot);
 void native_again_netns_end(void);
 void native_again_netns_return(unsigned slot); /* every process of the guest is gone */
+/* Guests of this plan copy their root. */
+bool native_again_has_root(const struct plan *plan);
 
 /* Opens the sources of the plan's files; fds has room for all and is -1 where there is none. */
 int native_open_files(const struct plan *p, int *fds, struct cordon_err *err);
@@ -202,6 +204,11 @@ void native_root_enter(struct native_child *c);
  * for itself, in a copy of the spawner's mount namespace. */
 void native_root_template(struct native_child *c);
 void native_root_complete(struct native_child *c);
+/* The same for a maker that stays in the host's root, in a mount namespace of its own, and for its
+ * guests. The template covers a folder that the maker has no use for. */
+#define NATIVE_BESIDE "/tmp"
+void native_root_beside(struct native_child *c);
+void native_root_copy(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);
 /* shared by both ways of building */

@@ -3,7 +3,7 @@
  * The root is a fresh tmpfs mounted over "/": path lookups of this process still start in the old
  * root, below the new mount, so every host path keeps its meaning until the pivot, and nothing in
  * the new root is ever reached through a name the guest or an image controls. */
-#include "backend/native/native_internal.h"
+#include "backend/native/root_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -20,14 +20,6 @@
 #include "base/util.h"
 
 #define ROOT_SIZE "size=2m" /* folders, links and the few synthetic files */
-
-struct root {
-    struct native_child *c;
-    int fd;          /* the new root */
-    int covers[2];   /* the empty file and the empty folder, -1: not opened yet */
-    bool scratch_up; /* the scratch tmpfs is mounted (below tmp) */
-    bool is_copy;    /* of a template: where things are mounted is there already */
-};
 
 int native_new_fs(const char *type, const char *const *options, unsigned attr)
 {
@@ -52,7 +44,7 @@ int native_new_fs(const char *type, const char *const *options, unsigned attr)
     return sys_fsmount(fs, SYS_FSMOUNT_CLOEXEC, attr);
 }
 
-static int root_attach(int mount_fd, int at, const char *dst)
+int root_attach(int mount_fd, int at, const char *dst)
 {
     return sys_move_mount(mount_fd, "", at, dst, SYS_MOVE_MOUNT_F_EMPTY_PATH);
 }
@@ -274,7 +266,7 @@ static void root_scratch(struct root *r, const struct plan_op *op)
         native_child_fail(r->c, "scratch", errno, op->dst);
 }
 
-static void root_fs_op(struct root *r, const struct plan_op *op)
+void root_fs_op(struct root *r, const struct plan_op *op)
 {
     static const char *const none[] = {NULL};
     static const char *const pts[] = {"ptmxmode=0666", "mode=0620", "max=64", NULL};
@@ -309,7 +301,7 @@ void native_root_overlay(struct native_child *c, int rootfd, const struct plan_o
         native_child_fail(c, "overlay", errno, "layers");
 }
 
-static void root_do(struct root *r, size_t i)
+void root_do(struct root *r, size_t i)
 {
     const struct plan_op *op = &r->c->plan->ops[i];
     switch (op->kind) {
@@ -363,14 +355,14 @@ static void root_make_private(struct native_child *c)
         native_child_fail(c, "propagation", errno, "/");
 }
 
-static int root_make(struct native_child *c, void (*act)(struct root *r, size_t i))
+int root_make(struct native_child *c, const char *at, void (*act)(struct root *r, size_t i))
 {
     static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
     struct root r = {.c = c, .covers = {-1, -1}};
     root_make_private(c);
     r.fd = native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
     /* the working directory is the new root from here on: relative names are places in it */
-    if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0 || fchdir(r.fd) < 0)
+    if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, at) < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "tmpfs");
     for (size_t i = 0; i < c->plan->n_ops; i++)
         act(&r, i);
@@ -381,10 +373,10 @@ static int root_make(struct native_child *c, void (*act)(struct root *r, size_t 
 
 int native_root_make(struct native_child *c)
 {
-    return root_make(c, root_do);
+    return root_make(c, "/", root_do);
 }
 
-void native_root_enter(struct native_child *c)
+void root_pivot(struct native_child *c)
 {
     if (sys_pivot_root(".", ".") < 0)
         native_child_fail(c, "pivot_root", errno, "/");
@@ -393,6 +385,11 @@ void native_root_enter(struct native_child *c)
         native_child_fail(c, "pivot_root", errno, "umount");
     if (chdir("/") < 0)
         native_child_fail(c, "pivot_root", errno, "chdir");
+}
+
+void native_root_enter(struct native_child *c)
+{
+    root_pivot(c);
     /* The superblock, not only the mount: the masks are clones of it. */
     if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         native_child_fail(c, "root", errno, "read-only");
@@ -400,6 +397,10 @@ void native_root_enter(struct native_child *c)
 
 void native_root_build(struct native_child *c)
 {
+    if (native_again_has_root(c->plan)) {
+        native_root_copy(c);
+        return;
+    }
     if (!native_root_has_new_api()) {
         root_make_private(c);
         native_root_build_old(c);
@@ -408,69 +409,4 @@ void native_root_build(struct native_child *c)
     int fd = native_root_make(c);
     native_root_enter(c);
     close(fd);
-}
-
-/* ---- a template that many guests are copied from ---- */
-
-/* Made anew for every guest. */
-static bool root_is_own(const struct plan_op *op)
-{
-    return op->kind == PLAN_OP_PROC || op->kind == PLAN_OP_DEVPTS || op->kind == PLAN_OP_SCRATCH ||
-           (op->kind == PLAN_OP_MASK && str_starts(op->dst, "proc/"));
-}
-
-/* In the place of what is made anew: where it will be mounted. The template's own /proc must stay
- * uncovered: the kernel lets nobody mount a new one who cannot see an old one in full. */
-static void root_do_template(struct root *r, size_t i)
-{
-    const struct plan_op *op = &r->c->plan->ops[i];
-    if (plan_is_grant(op)) /* the root will be read-only when it is bound */
-        native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
-    else if (!root_is_own(op))
-        root_do(r, i);
-    else if (op->kind == PLAN_OP_PROC)
-        root_fs_op(r, op);
-    else if (op->kind != PLAN_OP_MASK && !(op->flags & PLAN_SCRATCH_FOLDER))
-        native_root_make_target(r->c, r->fd, op, true);
-}
-
-void native_root_template(struct native_child *c)
-{
-    if (!native_root_has_new_api())
-        native_child_fail(c, "root", ENOSYS, "template");
-    int fd = root_make(c, root_do_template);
-    native_root_enter(c);
-    close(fd);
-    if (chdir("/") < 0)
-        native_child_fail(c, "root", errno, "/");
-}
-
-/* Who takes this guest looks whether its path still means the same. */
-static void root_grant(struct root *r, size_t i, struct native_bound *ret)
-{
-    const struct plan_op *op = &r->c->plan->ops[i];
-    struct stat st;
-    if (r->c->mount_fds[i] < 0 && (op->flags & PLAN_BIND_OPTIONAL))
-        return;
-    if (r->c->mount_fds[i] < 0 || fstat(r->c->mount_fds[i], &st) < 0)
-        native_child_fail(r->c, "bind", ENOENT, op->src);
-    *ret = (struct native_bound){st.st_dev, st.st_ino};
-    root_do(r, i);
-}
-
-void native_root_complete(struct native_child *c)
-{
-    struct root r = {.c = c, .covers = {-1, -1}, .is_copy = true};
-    size_t bound = 0;
-    r.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (r.fd < 0 || fchdir(r.fd) < 0)
-        native_child_fail(c, "root", errno, "/");
-    for (size_t i = 0; i < c->plan->n_ops; i++) {
-        const struct plan_op *op = &c->plan->ops[i];
-        if (plan_is_grant(op))
-            root_grant(&r, i, &c->status->bound[bound++]);
-        else if (root_is_own(op) && op->kind != PLAN_OP_PROC)
-            root_do(&r, i);
-    }
-    close(r.fd);
 }
