@@ -84,17 +84,18 @@ static int files_open_outputs(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
     const struct policy_value *v = policy_value(job->policy, FIELD_OUTPUT);
-    if (v->n_items == 0 || f->output_dirs)
+    if (v->n_items == 0 || f->targets)
         return 0;
-    f->output_dirs = malloc(v->n_items * sizeof(*f->output_dirs));
-    if (!f->output_dirs)
+    f->targets = malloc(v->n_items * sizeof(*f->targets));
+    if (!f->targets)
         return err_nomem(err, "output");
-    for (; f->n_output_dirs < v->n_items; f->n_output_dirs++) {
-        const char *text = v->items[f->n_output_dirs].text;
-        int *dir = &f->output_dirs[f->n_output_dirs], fd = files_output_fd(text);
-        *dir = -1;
+    for (; f->n_targets < v->n_items; f->n_targets++) {
+        const char *text = v->items[f->n_targets].text;
+        struct collect_target *t = &f->targets[f->n_targets];
+        int fd = files_output_fd(text);
+        *t = COLLECT_TARGET_NONE;
         if (fd >= 0 ? files_check_descriptor(job, fd, text, err) < 0
-                    : collect_open_target(strrchr(text, '=') + 1, dir, err) < 0)
+                    : collect_target_open(t, strrchr(text, '=') + 1, err) < 0)
             return -1;
     }
     return 0;
@@ -102,9 +103,9 @@ static int files_open_outputs(struct run_job *job, struct cordon_err *err)
 
 static void files_close_outputs(struct run_files *f)
 {
-    for (size_t i = 0; i < f->n_output_dirs; i++)
-        util_close(&f->output_dirs[i]);
-    free(f->output_dirs);
+    for (size_t i = 0; i < f->n_targets; i++)
+        collect_target_close(&f->targets[i]);
+    free(f->targets);
 }
 
 /* A layer or a copy can cost a walk over the whole tree; a host without user namespaces could not
@@ -243,7 +244,7 @@ static int files_collect(struct run_job *job, struct cordon_err *err)
             return err_nomem(err, "output");
         int fd = files_output_fd(v->items[i].text);
         if (fd >= 0 ? collect_tar(&f->outputs, from, pattern, fd, err) < 0
-                    : collect_pattern(&f->outputs, from, pattern, f->output_dirs[i], err) < 0)
+                    : collect_pattern(&f->outputs, from, pattern, &f->targets[i], err) < 0)
             return -1;
     }
     if (from >= 0 && files_end_archives(v, err) < 0)

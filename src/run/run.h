@@ -24,9 +24,8 @@ struct run_files {
     struct tree_changes changes;
     struct buf diff;
     struct collect outputs;
-    int *output_dirs; /* where outputs go, one for each, open since before the guest; -1: to a
-                       * descriptor */
-    size_t n_output_dirs;
+    struct collect_target *targets; /* where outputs go, one for each; none: to a descriptor */
+    size_t n_targets;
     struct protect_watch *watch; /* over folders the guest writes to directly */
     struct reach_note *note;     /* that it could write to them */
     struct files_copy *copying;  /* a child that copies the workspace; the run starts after it */

@@ -257,22 +257,66 @@ int collect_tar(struct collect *c, int from_fd, const char *pattern, int to_fd,
     return collect_walk(&w, pattern);
 }
 
-int collect_open_target(const char *path, int *ret_fd, struct cordon_err *err)
+static const char *target_name(const struct collect_target *t)
 {
-    int fd = mkdir(path, 0777) < 0 && errno != EEXIST
-                 ? -1
-                 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
+    const char *slash = strrchr(t->path, '/');
+    return slash ? slash + 1 : t->path;
+}
+
+int collect_target_open(struct collect_target *t, const char *path, struct cordon_err *err)
+{
+    struct stat st;
+    struct collect_target found = {.above = -1, .path = path};
+    found.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (found.fd < 0 && errno == ENOENT) {
+        const char *name = target_name(&found);
+        _cleanup_free_ char *above = name == path       ? strdup(".")
+                                     : name == path + 1 ? strdup("/")
+                                                        : strndup(path, (size_t)(name - path - 1));
+        if (!above)
+            return err_nomem(err, "output");
+        found.above = open(above, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        /* a link to nothing is there, and leads nowhere */
+        if (found.above >= 0 && (fstatat(found.above, name, &st, AT_SYMLINK_NOFOLLOW) == 0 ||
+                                 faccessat(found.above, ".", W_OK | X_OK, AT_EACCESS) < 0)) {
+            int e = errno;
+            util_close(&found.above);
+            errno = e;
+        }
+    }
+    if (found.fd < 0 && found.above < 0)
         return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", path);
-    *ret_fd = fd;
+    *t = found;
     return 0;
 }
 
-int collect_pattern(struct collect *c, int from_fd, const char *pattern, int to_fd,
+void collect_target_close(struct collect_target *t)
+{
+    util_close(&t->fd);
+    util_close(&t->above);
+}
+
+/* -1 and an error that is ours; 0 also where a guest stands in the way. */
+static int target_make(struct collect_target *t, struct cordon_err *err)
+{
+    const char *name = target_name(t);
+    if (t->fd >= 0)
+        return 0;
+    if (mkdirat(t->above, name, 0777) == 0 || errno == EEXIST)
+        t->fd = openat(t->above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (t->fd >= 0 || errno == ENOTDIR || errno == ELOOP)
+        return 0;
+    return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", t->path);
+}
+
+int collect_pattern(struct collect *c, int from_fd, const char *pattern, struct collect_target *to,
                     struct cordon_err *err)
 {
-    struct collect_walk w = {.out = c, .from = from_fd, .to = to_fd, .err = err, .held_fd = -1};
-    place_sweep(to_fd);
+    if (target_make(to, err) < 0)
+        return -1;
+    struct collect_walk w = {.out = c, .from = from_fd, .to = to->fd, .err = err, .held_fd = -1};
+    if (to->fd >= 0)
+        place_sweep(to->fd);
     return collect_walk(&w, pattern);
 }
 

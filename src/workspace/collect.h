@@ -31,12 +31,22 @@ struct collect {
     bool is_cut; /* there were more names; the last row says so */
 };
 
-/* The folder files go to, made where it is missing. Open it before the guest exists, who may be
- * able to put something else in its place. */
-int collect_open_target(const char *path, int *ret_fd, struct cordon_err *err);
+/* The folder files go to. It is looked up before the guest exists, who may be able to put something
+ * else in its place; one that is missing is made when the guest is gone, in the folder where it is
+ * to be. */
+struct collect_target {
+    int fd;           /* the folder, or -1 */
+    int above;        /* of one that is missing; else -1 */
+    const char *path; /* as given, which must stay */
+};
+#define COLLECT_TARGET_NONE ((struct collect_target){.fd = -1, .above = -1})
+
+int collect_target_open(struct collect_target *t, const char *path, struct cordon_err *err);
+void collect_target_close(struct collect_target *t);
 /* One pattern: parts matched by the shell's rules, `**` as the last part for everything below.
- * Files go below to_fd, under the names they have below from_fd. */
-int collect_pattern(struct collect *c, int from_fd, const char *pattern, int to_fd,
+ * Files go below the target, under the names they have below from_fd. Where a guest put something
+ * else in the place of a missing one, nothing can be copied. */
+int collect_pattern(struct collect *c, int from_fd, const char *pattern, struct collect_target *to,
                     struct cordon_err *err);
 /* The same as a tar archive on a descriptor, without its end: see tar.h. */
 int collect_tar(struct collect *c, int from_fd, const char *pattern, int to_fd,

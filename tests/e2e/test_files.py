@@ -208,6 +208,17 @@ def test_a_target_that_the_guest_replaces_by_a_link(full, shared, canary, name):
     assert (moved / "f").read_text() == "evil\n"
 
 
+@pytest.mark.parametrize("plant", ["ln -s {canary} out", "touch out", "ln -s /nowhere out", "mkdir out", "true"])
+def test_a_missing_target_is_made_when_the_guest_is_gone(full, shared, canary, plant):
+    """The guest finds none, and what it puts there is no way to anywhere else, nor a failure of ours."""
+    before = sorted(os.listdir(canary))
+    r = run("--allow-write", shared, "--output", f"f={shared}/out", "--", "/bin/sh", "-c",
+            f"cd {shared}; ls -A; {plant.format(canary=canary)}; cd; echo x > f")
+    taken = plant in ("mkdir out", "true")
+    assert (r.verdict, r.out) == ("ok", "") and outputs(r) == {"f": None if taken else "cannot be copied"}, str(r)
+    assert sorted(os.listdir(canary)) == before and (not taken or (shared / "out" / "f").read_text() == "x\n")
+
+
 def test_a_target_that_cannot_be_is_an_error_before_the_start(full, shared):
     r = run("--allow-write", shared, "--output", f"*={shared}/missing/out", "--", "/bin/sh", "-c", f"touch {shared}/ran")
     assert r.code == 78 and not (shared / "ran").exists()

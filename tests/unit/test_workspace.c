@@ -425,10 +425,11 @@ static void collected_files_replace_at_once(void **state)
         fs.no_links = i >= 2;
         fs.stays = "f";
         fs.asked = 0;
-        int to = -1, r = collect_open_target(out, &to, &err);
+        struct collect_target to = COLLECT_TARGET_NONE;
+        int r = collect_target_open(&to, out, &err);
         assert_int_equal(r, 0);
-        r = collect_pattern(&c, from, "*", to, &err);
-        close(to);
+        r = collect_pattern(&c, from, "*", &to, &err);
+        collect_target_close(&to);
         fs.stays = NULL;
         fs.no_links = false;
         assert_int_equal(r, 0);
