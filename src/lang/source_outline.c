@@ -1,5 +1,5 @@
-/* What a source run will be, before any guest exists: language, place, policy. Runs in the command and
- * the supervisor, and in `explain`, which goes no further. */
+/* What a source run will be, before any guest exists: language, place, policy. Runs in the command
+ * and the supervisor, and in `explain`, which goes no further. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -149,8 +149,7 @@ static int source_guard(struct lang_job *job, const char *const **ret, struct co
 }
 
 /* Everything that can be said before the first guest. */
-int source_outline(struct lang_job *job, const char *const **ret_guard,
-                          struct cordon_err *err)
+int source_outline(struct lang_job *job, const char *const **ret_guard, struct cordon_err *err)
 {
     if (source_find(job, err) < 0 || lang_derive_binaries(job->from, job->lang, err) < 0 ||
         source_place(job, err) < 0 || source_guard(job, ret_guard, err) < 0 ||
