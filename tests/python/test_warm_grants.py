@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cordon import Sandbox
+from cordon import Sandbox, SandboxError
 
 pytestmark = pytest.mark.full_tier("guests are prepared in tier full only")
 
@@ -89,6 +89,28 @@ def test_another_folder_by_the_same_name(sandbox, folder):
     shutil.rmtree(folder)
     folder.with_name("old").rename(folder)
     assert run(sandbox, "cat", "/data/word").stdout == "first\n"
+
+
+def test_a_guest_that_moves_what_waits_for_the_next(folder):
+    """It may write the folder around a granted one."""
+    mounts = [(str(folder.parent), "/around", "rw"), (str(folder), "/data", "ro")]
+    with Sandbox(timeout=10, mounts=mounts) as made:
+        assert prepared(made, "cat", "/data/word").stdout == "first\n"
+        move = "cd /around && mv data old && mkdir data && echo second > data/word"
+        assert prepared(made, "sh", "-c", move).exit_code == 0
+        assert run(made, "cat", "/data/word").stdout == "second\n"
+        assert prepared(made, "cat", "/data/word").stdout == "second\n"
+        link = "cd /around && mv data older && ln -s old data"
+        assert prepared(made, "sh", "-c", link).exit_code == 0
+        with Sandbox(timeout=10, mounts=mounts) as fresh:
+            assert outcome(made) == outcome(fresh)
+
+
+def outcome(sandbox):
+    try:
+        return run(sandbox, "cat", "/data/word").stdout
+    except SandboxError as error:
+        return str(error)
 
 
 def test_another_file_by_the_same_name(folder):
