@@ -192,10 +192,21 @@ static bool tree_same_target(const struct tree_entry *a, const struct tree_entry
            (one.len == 0 || memcmp(one.data, two.data, one.len) == 0);
 }
 
-static bool tree_same_file(const struct tree_entry *a, const struct tree_entry *b, const char *path)
+/* A copy has an empty file in the place of one that the caller cannot read. */
+static bool tree_is_blank(const struct tree_walk *w, const struct tree_entry *old,
+                          const struct tree_entry *new, const char *path)
+{
+    if (!w->options->has_blanks || new->size != 0)
+        return false;
+    _cleanup_close_ int fd = tree_open_file(old->layer_fd, path);
+    return fd < 0 && errno == EACCES;
+}
+
+static bool tree_same_file(const struct tree_walk *w, const struct tree_entry *a,
+                           const struct tree_entry *b, const char *path)
 {
     if (a->size != b->size)
-        return false;
+        return tree_is_blank(w, a, b, path);
     if (a->size == 0)
         return true;
     _cleanup_close_ int one = tree_open_file(a->layer_fd, path);
@@ -204,8 +215,8 @@ static bool tree_same_file(const struct tree_entry *a, const struct tree_entry *
 }
 
 /* Which kind of change is it, if it is one? Folders count as absent here. */
-static bool tree_judge(const struct tree_entry *old, const struct tree_entry *new, const char *path,
-                       enum tree_kind *ret_kind)
+static bool tree_judge(const struct tree_walk *w, const struct tree_entry *old,
+                       const struct tree_entry *new, const char *path, enum tree_kind *ret_kind)
 {
     if (new->type == TREE_SPECIAL) {
         *ret_kind = TREE_NOT_FILE;
@@ -223,7 +234,7 @@ static bool tree_judge(const struct tree_entry *old, const struct tree_entry *ne
         *ret_kind = old->type == TREE_ABSENT ? TREE_ADDED : TREE_RETYPED;
         return true;
     }
-    if (!tree_same_file(old, new, path)) {
+    if (!tree_same_file(w, old, new, path)) {
         *ret_kind = TREE_MODIFIED;
         return true;
     }
@@ -323,7 +334,7 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
         a.type = TREE_ABSENT;
     if (b.type == TREE_DIR)
         b.type = TREE_ABSENT;
-    if (tree_judge(&a, &b, path, &kind) && tree_add(w, path, kind, &a, &b) < 0)
+    if (tree_judge(w, &a, &b, path, &kind) && tree_add(w, path, kind, &a, &b) < 0)
         return -1;
     unsigned layers = old.layers | new.layers;
     /* the same base on both sides and nothing over it: the same folder */
@@ -415,9 +426,13 @@ static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
     }
     if (node->parent && node->parent != w->held)
         tree_hold_parent(w, node->parent, path);
+    bool blank = false; /* an empty folder in the place of one that the caller cannot read */
     for (int i = 0; i < LAYERS; i++)
-        if (node->layers & 1u << i && (dirs[i] = tree_enter(w, node, i, path)) < 0)
-            w->out->truncated = true;
+        if (node->layers & 1u << i && (dirs[i] = tree_enter(w, node, i, path)) < 0) {
+            bool is_blank = i == 1 && w->options->has_blanks && errno == EACCES;
+            blank |= is_blank;
+            w->out->truncated |= !is_blank;
+        }
     struct tree_names names = {0};
     bool old_base = node->layers & LAYER_OLD_BASE, new_base = node->layers & LAYER_NEW_BASE;
     bool list_base = old_base != new_base || w->roots[1] != w->roots[3];
@@ -429,6 +444,7 @@ static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
             r = 0;
         }
     }
+    w->out->truncated |= blank && names.n > 0;
     w->out->looked += names.n;
     size_t before = w->n_todo;
     if (r == 0)

@@ -189,6 +189,7 @@ int workspace_compare(const struct workspace *ws, bool since_run, struct tree_ch
     if (ws->is_copy) {
         new.base_fd = layer;
         options.copied_at = ws->made_at;
+        options.has_blanks = true;
     } else {
         new.upper_fd = layer;
     }

@@ -197,6 +197,28 @@ def test_a_copy_serves_like_an_overlay(to_copy):
     assert (to_copy / "theirs").read_text() == "x\n" and not leftovers()
 
 
+def test_what_could_not_be_read_is_empty_in_a_copy_and_no_change(to_copy, shared):
+    """It would be applied as such, over a file that the guest never saw."""
+    if os.geteuid() == 0:
+        pytest.skip("needs an ordinary user: root reads everything")
+    (to_copy / "closed").write_text("c\n")
+    (to_copy / "dir").mkdir()
+    (to_copy / "dir/f").write_text("f\n")
+    for path in ("closed", "dir"):
+        os.chmod(to_copy / path, 0)
+    made = cordon("workspace", "new", "--from", str(to_copy), "--id", "w", cwd=str(shared))
+    assert made.returncode == 0, made.stderr
+    done = cordon("workspace", "run", "w", "--json", "--", "/bin/sh", "-c", "echo y >> theirs", cwd=str(shared))
+    assert [c["path"] for c in json.loads(done.stdout)["changed_files"]] == ["theirs"], done.stdout
+    done = cordon("workspace", "apply", "w", cwd=str(shared))
+    assert done.returncode == 0 and (to_copy / "theirs").read_text() == "x\ny\n", done.stderr
+    done = cordon("workspace", "run", "w", "--json", "--", "/bin/sh", "-c", "chmod 600 closed; echo z > closed", cwd=str(shared))
+    assert "closed" in {c["path"] for c in json.loads(done.stdout)["changed_files"]}
+    os.chmod(to_copy / "closed", 0o600)
+    os.chmod(to_copy / "dir", 0o700)
+    assert (to_copy / "closed").read_text() == "c\n" and (to_copy / "dir/f").read_text() == "f\n"
+
+
 # ---- File systems without identity-mapped mounts: whoever is root sees to it that a guest can work all the same -----
 
 PLANT = """mount -t ramfs ramfs "$1" && mkdir -m 755 "$1/tree" && echo a > "$1/tree/mine" && mkdir -m 700 "$1/tree/closed" &&
