@@ -7,18 +7,22 @@
 # Given by the caller: OUT, OBJ (folder for objects), ROOT, SRCS, MUSL (folder with musl's crt files).
 
 CC := gcc
+comma := ,
 CFLAGS := -specs=$(MUSL)/musl-gcc.specs -std=gnu17 -D_GNU_SOURCE -DNDEBUG -O2 -g -fPIE \
   -fvisibility=hidden -fstack-protector-strong -ffunction-sections -fdata-sections \
   -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wswitch-enum \
   -Wno-format-truncation -I$(ROOT)/include -I$(ROOT)/src \
   -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu
 GCCLIB := $(dir $(shell $(CC) -print-libgcc-file-name))
+# The first pieces of memory come from the program itself (src/base/heap.c).
+HEAP := $(if $(filter %/base/heap.c,$(SRCS)),-Wl$(comma)--wrap=malloc -Wl$(comma)--wrap=calloc \
+  -Wl$(comma)--wrap=realloc -Wl$(comma)--wrap=free)
 OBJS := $(patsubst $(ROOT)/%.c,$(OBJ)/%.o,$(SRCS))
 
 $(OUT): $(OBJS) $(ROOT)/tools/static.mk
 	$(CC) -nostdlib -static-pie -o $@ $(MUSL)/rcrt1.o $(MUSL)/crti.o $(GCCLIB)crtbeginS.o $(OBJS) \
 	  $(MUSL)/libc.a -lgcc -lgcc_eh $(GCCLIB)crtendS.o $(MUSL)/crtn.o \
-	  -Wl,--gc-sections -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+	  $(HEAP) -Wl,--gc-sections -Wl,--sort-section=alignment -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 
 $(OBJ)/%.o: $(ROOT)/%.c $(ROOT)/tools/static.mk
 	@mkdir -p $(dir $@)

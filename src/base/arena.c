@@ -2,7 +2,6 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,54 +9,11 @@
 
 #define ARENA_CHUNK 16384
 
-/* The C library maps a fresh page for nearly every chunk, and unmaps it at the end: most of what
- * one command allocates. The first chunks of a process come from its own memory. Not in libcordon
- * (ARENA_IS_SHARED), whose callers have threads. */
-#define ARENA_FIRST 3
-
 struct arena_chunk {
     struct arena_chunk *next;
     size_t used, size;
     max_align_t data[];
 };
-
-#ifndef ARENA_IS_SHARED
-static struct {
-    bool used[ARENA_FIRST];
-    _Alignas(max_align_t) char memory[ARENA_FIRST][sizeof(struct arena_chunk) + ARENA_CHUNK];
-} arena_first;
-
-static struct arena_chunk *arena_chunk_new(size_t room)
-{
-    for (size_t i = 0; room == ARENA_CHUNK && i < ARENA_FIRST; i++)
-        if (!arena_first.used[i]) {
-            arena_first.used[i] = true;
-            return (struct arena_chunk *)(void *)arena_first.memory[i];
-        }
-    return calloc(1, sizeof(struct arena_chunk) + room);
-}
-
-static void arena_chunk_free(struct arena_chunk *c)
-{
-    for (size_t i = 0; i < ARENA_FIRST; i++)
-        if ((void *)c == arena_first.memory[i]) {
-            memset(c, 0, sizeof(*c) + c->used);
-            arena_first.used[i] = false;
-            return;
-        }
-    free(c);
-}
-#else
-static struct arena_chunk *arena_chunk_new(size_t room)
-{
-    return calloc(1, sizeof(struct arena_chunk) + room);
-}
-
-static void arena_chunk_free(struct arena_chunk *c)
-{
-    free(c);
-}
-#endif
 
 void *arena_alloc(struct arena *a, size_t size)
 {
@@ -67,7 +23,7 @@ void *arena_alloc(struct arena *a, size_t size)
     struct arena_chunk *c = a->chunks;
     if (!c || c->size - c->used < size) {
         size_t room = size > ARENA_CHUNK ? size : ARENA_CHUNK;
-        c = arena_chunk_new(room);
+        c = calloc(1, sizeof(struct arena_chunk) + room);
         if (!c)
             return NULL;
         c->size = room;
@@ -106,7 +62,7 @@ void arena_done(struct arena *a)
 {
     while (a->chunks) {
         struct arena_chunk *next = a->chunks->next;
-        arena_chunk_free(a->chunks);
+        free(a->chunks);
         a->chunks = next;
     }
 }

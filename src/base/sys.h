@@ -13,6 +13,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#define SYS_MADV_POPULATE_WRITE 23 /* since Linux 5.14; musl has no name for it */
+
 /* ---- Landlock: Debian 12's header is that of 6.1; these are the later additions ---- */
 struct sys_landlock_ruleset_attr {
     uint64_t handled_access_fs;

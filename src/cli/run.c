@@ -368,15 +368,21 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
     return c->is_source ? cli_source(c, err) : 0;
 }
 
+static struct run_cli *cli_new(struct cli_run_in *in)
+{
+    struct run_cli *c = calloc(1, sizeof(*c)); /* mostly untouched: too large to be cleared */
+    if (!c)
+        return NULL;
+    c->in = in;
+    c->terminal = TERMINAL_INIT;
+    c->signal_fd = c->status_fd = c->stdin_fd = -1;
+    c->result = (struct place)PLACE_NONE;
+    c->loop.epoll_fd = -1;
+    return c;
+}
+
 int cli_run_in(struct cli_run_in *in, int argc, char **argv)
 {
-    struct run_cli c = {.in = in,
-                        .terminal = TERMINAL_INIT,
-                        .signal_fd = -1,
-                        .result = PLACE_NONE,
-                        .status_fd = -1,
-                        .stdin_fd = -1,
-                        .loop.epoll_fd = -1};
     struct cordon_err err = {0};
     bool help = false;
     int status;
@@ -385,26 +391,34 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
      * may read them from our memory, and no guest that got out of its namespace either */
     prctl(PR_SET_DUMPABLE, 0);
     const struct cli_verb *verb = in && in->verb ? in->verb : &cli_verb_run;
-    if (cli_parse(verb, argc, argv, &c.options, &help, &err) < 0)
+    struct run_cli *c = cli_new(in);
+    if (!c) {
+        err_nomem(&err, "run");
         return cli_fail(&err);
+    }
+    if (cli_parse(verb, argc, argv, &c->options, &help, &err) < 0) {
+        free(c);
+        return cli_fail(&err);
+    }
     if (help) {
         status = cli_help_verb(verb);
-    } else if (cli_prepare(&c, &err) < 0) {
+    } else if (cli_prepare(c, &err) < 0) {
         status = cli_fail(&err);
-    } else if (cli_run_job(&c, &err) < 0) {
-        terminal_leave(&c.terminal); /* before anything is said */
-        result_from_error(&c.job.result, &err);
-        cli_report(&c, err.hint);
+    } else if (cli_run_job(c, &err) < 0) {
+        terminal_leave(&c->terminal); /* before anything is said */
+        result_from_error(&c->job.result, &err);
+        cli_report(c, err.hint);
         status = err.code;
     } else {
-        terminal_leave(&c.terminal);
-        bool failed = c.job.result.verdict == VERDICT_SANDBOX_ERROR;
+        terminal_leave(&c->terminal);
+        bool failed = c->job.result.verdict == VERDICT_SANDBOX_ERROR;
         if (in && !failed)
-            in->on_result(in, &c.job);
-        cli_show_diagnostics(&c);
-        status = cli_report(&c, failed ? c.job.supervised.err.hint : "");
+            in->on_result(in, &c->job);
+        cli_show_diagnostics(c);
+        status = cli_report(c, failed ? c->job.supervised.err.hint : "");
     }
-    cli_done(&c);
+    cli_done(c);
+    free(c);
     return status;
 }
 
