@@ -336,20 +336,26 @@ int native_child_signals(struct native_child *c, bool all)
     return fd;
 }
 
-/* Steps inside the new root that no other process waits for. */
+/* Steps inside the new root, which is the working directory before and after. */
 static int child_settle(struct native_child *c)
 {
     const struct plan *p = c->plan;
     /* second lock behind the filter: no user namespace can be made inside, whatever gets through */
-    child_write_file(c, "/proc/sys/user/max_user_namespaces", "0");
-    child_write_file(c, "/proc/sys/user/max_inotify_instances",
+    child_write_file(c, "proc/sys/user/max_user_namespaces", "0");
+    child_write_file(c, "proc/sys/user/max_inotify_instances",
                      "64"); /* the caller's are its own */
     umask(022);
-    if (chdir(p->cwd) < 0)
-        native_child_fail(c, "working directory", errno, p->cwd);
-    native_child_copy_files(c);
-    if (p->hands_back_cwd)
-        native_collect_send(c);
+    if (p->n_files > 0 || p->hands_back_cwd) {
+        int root_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root_fd < 0 || chdir(p->cwd + 1) < 0)
+            native_child_fail(c, "working directory", errno, p->cwd);
+        native_child_copy_files(c);
+        if (p->hands_back_cwd)
+            native_collect_send(c);
+        if (fchdir(root_fd) < 0)
+            native_child_fail(c, "working directory", errno, "/");
+        close(root_fd);
+    }
     return native_child_signals(c, false);
 }
 
@@ -363,7 +369,9 @@ static void child_hide(struct native_child *c)
 
 /* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
  * as much as all of our mounts, beginning before the ids are mapped, and fences itself as soon as
- * the places of the root are known. It is let go when nothing of the host is left in reach. */
+ * the places of the root are known. It goes on when nothing of the host is left in reach, which it sees
+ * for itself: the kernel takes the host's files away in a moment, but comes back to us only when every
+ * core has taken notice. We keep the one right for that until then, with nothing else to do. */
 static _Noreturn void child_main_beside(struct native_child *c)
 {
     static struct native_guest guest;
@@ -375,19 +383,22 @@ static _Noreturn void child_main_beside(struct native_child *c)
     guest.fence_fd = native_fence_make(c, guest.root_fd);
     native_guest_step(&guest, NATIVE_ROOT_MADE);
 
-    native_root_enter(c);
     guest.sig_fd = child_settle(c);
     if (native_guest_wait(&guest, NATIVE_SPACES_MADE)) {
         if (!c->plan->host_network)
             native_netns_join(c, guest.pid);
-        native_drop_capabilities(c, 0);
+        native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
     }
     /* hiding is for the memory that both share: what either has to do in /proc/self is done first
      */
     if (native_guest_wait(&guest, NATIVE_OWN_PROC_DONE)) {
         child_hide(c);
         native_child_note_usage(c);
+        native_root_swap(c);
         native_guest_step(&guest, NATIVE_ROOT_ENTERED);
+        native_root_forget(c);
+        native_drop_last_capability(c);
+        native_guest_step(&guest, NATIVE_HOST_GONE);
         native_guest_wait_exec(&guest);
     }
     native_init_run(c, guest.pid, &guest);

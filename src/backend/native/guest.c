@@ -22,6 +22,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@
 
 #define GUEST_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
 #define GUEST_STACK 32768
+#define GUEST_LOOKS 100 /* 50 us */
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
@@ -365,6 +367,22 @@ static void guest_note_usage(struct native_status *s)
     s->guest_sys_ns += sys;
 }
 
+/* "/.." leads to what is mounted over the root: the host's files until pid 1's umount has taken them
+ * away, then the root again. A look costs less than waiting for pid 1, which the kernel holds for
+ * longer; if it is not so soon, pid 1 says when. */
+static void guest_see_host_gone(struct native_guest *g)
+{
+    struct stat own, above;
+    guest_check(g->child, raw_call(SYS_fstat, g->root_fd, &own), "pivot_root", "fstat");
+    for (int i = 0; i < GUEST_LOOKS; i++) {
+        long r = raw_call(SYS_newfstatat, AT_FDCWD, "/..", &above, 0);
+        guest_check(g->child, r, "pivot_root", "stat");
+        if (above.st_dev == own.st_dev && above.st_ino == own.st_ino)
+            return;
+    }
+    guest_wait(&g->step, NATIVE_HOST_GONE);
+}
+
 static int guest_main_beside(void *arg)
 {
     struct native_guest *g = arg;
@@ -406,6 +424,7 @@ static int guest_main_beside(void *arg)
     guest_fence(g);
 
     guest_wait(&g->step, NATIVE_ROOT_ENTERED);
+    guest_see_host_gone(g);
     guest_check(c, raw_call(SYS_chdir, p->cwd), "working directory", p->cwd);
     guest_note_usage(c->status);
     guest_start(g);

@@ -195,11 +195,12 @@ int native_open_source(const struct plan_op *op);
 void native_root_build(struct native_child *c);
 /* A new file system as a detached mount. options: "key=value" strings, NULL-terminated. */
 int native_new_fs(const char *type, const char *const *options, unsigned attr);
-/* The same in two steps, with the new mount API: all mounts in place, then the way in. The host's
- * files are in reach by their names between the two. */
+/* The same in steps, with the new mount API: all mounts in place and the working directory there,
+ * the way in, the host's files out of reach. */
 bool native_root_has_new_api(void);
 int native_root_make(struct native_child *c);
-void native_root_enter(struct native_child *c);
+void native_root_swap(struct native_child *c);
+void native_root_forget(struct native_child *c);
 /* The same in two halves: what guests with one key share, by their spawner, and what each makes
  * for itself, in a copy of the spawner's mount namespace. */
 void native_root_template(struct native_child *c);
@@ -241,7 +242,8 @@ enum native_done {
 enum native_step {
     NATIVE_IDS_MAPPED = 1,
     NATIVE_ROOT_MADE,    /* root_fd, fence_fd */
-    NATIVE_ROOT_ENTERED, /* nothing of the host is left in reach, pid 1 has no rights left */
+    NATIVE_ROOT_ENTERED, /* the guest may start, if nothing of the host is left in reach */
+    NATIVE_HOST_GONE,    /* which is so; pid 1 has no rights left */
 };
 
 /* Blocks SIGCHLD (and, with all, every other signal) and gives the descriptor that tells of it:

@@ -88,7 +88,7 @@ void native_netns_enter(struct native_child *c, struct native_netns *net)
 void native_netns_join(struct native_child *c, pid_t pid)
 {
     char path[48];
-    snprintf(path, sizeof(path), "/proc/%d/ns/net", (int)pid);
+    snprintf(path, sizeof(path), "proc/%d/ns/net", (int)pid); /* of the new root */
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
         native_child_fail(c, "network namespace", errno, fd < 0 ? "open" : "setns");

@@ -376,23 +376,42 @@ int native_root_make(struct native_child *c)
     return root_make(c, "/", root_do);
 }
 
-void root_pivot(struct native_child *c)
+static void root_turn(struct native_child *c)
 {
     if (sys_pivot_root(".", ".") < 0)
         native_child_fail(c, "pivot_root", errno, "/");
-    /* "." is now the old root, stacked on the new one; without it no name leads to the host */
+}
+
+/* The working directory is the new root. The superblock is made read-only, not only the mount: the
+ * masks are clones of it. */
+void native_root_swap(struct native_child *c)
+{
+    if (mount(NULL, ".", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+        native_child_fail(c, "root", errno, "read-only");
+    root_turn(c);
+}
+
+/* "." is now the old root, stacked on the new one; without it no name leads to the host. The kernel
+ * takes it out of reach at once and then waits until nobody on any core is still on a way through
+ * it. */
+void native_root_forget(struct native_child *c)
+{
     if (umount2(".", MNT_DETACH) < 0)
         native_child_fail(c, "pivot_root", errno, "umount");
     if (chdir("/") < 0)
         native_child_fail(c, "pivot_root", errno, "chdir");
 }
 
-void native_root_enter(struct native_child *c)
+void root_pivot(struct native_child *c)
 {
-    root_pivot(c);
-    /* The superblock, not only the mount: the masks are clones of it. */
-    if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
-        native_child_fail(c, "root", errno, "read-only");
+    root_turn(c);
+    native_root_forget(c);
+}
+
+void root_enter(struct native_child *c)
+{
+    native_root_swap(c);
+    native_root_forget(c);
 }
 
 void native_root_build(struct native_child *c)
@@ -407,6 +426,6 @@ void native_root_build(struct native_child *c)
         return;
     }
     int fd = native_root_make(c);
-    native_root_enter(c);
+    root_enter(c);
     close(fd);
 }

@@ -21,5 +21,7 @@ void root_do(struct root *r, size_t i);
 int root_make(struct native_child *c, const char *at, void (*act)(struct root *r, size_t i));
 /* From the working directory's mount on, nothing else is in reach. */
 void root_pivot(struct native_child *c);
+/* The same, and the root is read-only for good. */
+void root_enter(struct native_child *c);
 
 #endif

@@ -390,15 +390,9 @@ void native_root_build_old(struct native_child *c)
     for (size_t i = 0; i < c->plan->n_ops; i++)
         old_do(&o, i);
 
-    if (fchdir(o.fd) < 0 || sys_pivot_root(".", ".") < 0)
-        native_child_fail(c, "pivot_root", errno, "/");
-    /* "." is now the old root, stacked on the new one; without it no name leads to the host */
-    if (umount2(".", MNT_DETACH) < 0)
-        native_child_fail(c, "pivot_root", errno, "umount");
-    if (chdir("/") < 0)
-        native_child_fail(c, "pivot_root", errno, "chdir");
-    /* The superblock, not only the mount: the masks are clones of it. */
-    if (mount(NULL, "/", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
-        native_child_fail(c, "root", errno, "read-only");
+    if (fchdir(o.fd) < 0)
+        native_child_fail(c, "root", errno, "/");
+    native_root_swap(c);
+    native_root_forget(c);
     close(o.fd);
 }

@@ -44,7 +44,7 @@ void native_root_template(struct native_child *c)
     if (!native_root_has_new_api())
         native_child_fail(c, "root", ENOSYS, "template");
     int fd = root_make(c, "/", root_do_template);
-    native_root_enter(c);
+    root_enter(c);
     close(fd);
     if (chdir("/") < 0)
         native_child_fail(c, "root", errno, "/");
