@@ -305,6 +305,15 @@ static int plan_preload(struct plan *p, const struct policy *policy)
     return 0;
 }
 
+/* Beside v1 groups that hold everything a v2 one would only kill, which the end of a pid namespace
+ * does as well, and pid 1 would have to wait for it. */
+static void plan_groups(struct plan *p, const struct host_cgroups *host)
+{
+    p->cgroups = *host;
+    if (p->tier == TIER_FULL && host->kind == HOST_CGROUP_V1 && host->cpu[0] && host->cpuacct[0])
+        p->cgroups.v2[0] = '\0';
+}
+
 static int plan_fill(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -322,7 +331,7 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
     p->time_ns = host->time_ns;
     p->time_at_exec =
         host->kernel_major > 6 || (host->kernel_major == 6 && host->kernel_minor >= 3);
-    p->cgroups = host->cgroups;
+    plan_groups(p, &host->cgroups);
     p->own_host_ids = host->is_root;
     p->host_uid = host->is_root ? PLAN_ID_BASE : host->uid;
     p->host_gid = host->is_root ? PLAN_ID_BASE : host->gid;

@@ -81,9 +81,6 @@ static int zygote_plan(enum zygote_role role, const struct policy *from, const s
         return -1;
     if (plan->tier != TIER_FULL || plan->backend != BACKEND_NATIVE)
         return err_set(err, CORDON_ERR_HOST, "zygote", 0, "tier full only");
-    /* a group beside those of version 1 is for quicker killing; without it they are used again */
-    if (plan->cgroups.kind == HOST_CGROUP_V1)
-        plan->cgroups.v2[0] = '\0';
     plan->enter = zygote_enter;
     zygote_the_plan = plan;
     return 0;
