@@ -2,9 +2,9 @@
  *
  * musl's allocator maps a fresh group of pages for nearly every size, touches each twice and unmaps
  * it at the end: 20 page faults and 20 system calls of a start, for a few kilobytes. Here the first
- * HEAP_POOL bytes are handed out one after the other and only the last piece can be taken back; what
- * is asked for beyond them is musl's, so that a process that lives for long has a whole allocator.
- * One thread only, like everything in that program. */
+ * HEAP_POOL bytes are handed out one after the other and only the last piece can be taken back;
+ * what is asked for beyond them is musl's, so that a process that lives for long has a whole
+ * allocator. One thread only, like everything in that program. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

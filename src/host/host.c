@@ -69,8 +69,6 @@ static void probe_layout(struct host *h)
     h->merged_lib = is_merged("/lib");
     h->merged_lib64 = is_merged("/lib64");
     h->has_lib64 = h->merged_lib64 || lstat("/lib64", &st) == 0;
-    h->has_lib32 = lstat("/lib32", &st) == 0;
-    h->has_libx32 = lstat("/libx32", &st) == 0;
 }
 
 int host_probe_quick(struct host *ret_host, struct cordon_err *err)

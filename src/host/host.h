@@ -42,8 +42,7 @@ struct host {
     char user_ns_why[256]; /* why not */
     int landlock_abi;      /* 0: none */
     bool time_ns;
-    bool merged_bin, merged_sbin, merged_lib, merged_lib64, has_lib32,
-        has_libx32; /* merged: symlink into /usr */
+    bool merged_bin, merged_sbin, merged_lib, merged_lib64; /* merged: symlink into /usr */
     bool has_lib64;
     bool apparmor;
     bool init_user_ns; /* root in the host's first user namespace: identity-mapped mounts work */

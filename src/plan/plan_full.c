@@ -60,7 +60,8 @@ static int full_folders(struct plan *p, bool image)
     return 0;
 }
 
-/* /usr, and the top folders that are links into it on merged systems or folders of their own. */
+/* /usr, and the top folders that are links into it on merged systems or folders of their own. Not
+ * those of 32-bit programs, which the filter refuses. */
 static int full_runtime(struct plan *p, const struct host *host)
 {
     if (!full_op(p, PLAN_OP_BIND, "/usr", "usr", 0, 0))
@@ -73,8 +74,6 @@ static int full_runtime(struct plan *p, const struct host *host)
         {"sbin", "/sbin", "usr/sbin", true, host->merged_sbin},
         {"lib", "/lib", "usr/lib", true, host->merged_lib},
         {"lib64", "/lib64", "usr/lib64", host->has_lib64, host->merged_lib64},
-        {"lib32", "/lib32", "usr/lib32", host->has_lib32, host->merged_lib},
-        {"libx32", "/libx32", "usr/libx32", host->has_libx32, host->merged_lib},
     };
     for (size_t i = 0; i < ARRAY_SIZE(tops); i++) {
         if (!tops[i].present)

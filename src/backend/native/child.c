@@ -342,8 +342,7 @@ static int child_settle(struct native_child *c)
     const struct plan *p = c->plan;
     /* second lock behind the filter: no user namespace can be made inside, whatever gets through */
     child_write_file(c, "proc/sys/user/max_user_namespaces", "0");
-    child_write_file(c, "proc/sys/user/max_inotify_instances",
-                     "64"); /* the caller's are its own */
+    child_write_file(c, "proc/sys/user/max_inotify_instances", "64"); /* the caller's are its own */
     umask(022);
     if (p->n_files > 0 || p->hands_back_cwd) {
         int root_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -369,9 +368,10 @@ static void child_hide(struct native_child *c)
 
 /* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
  * as much as all of our mounts, beginning before the ids are mapped, and fences itself as soon as
- * the places of the root are known. It goes on when nothing of the host is left in reach, which it sees
- * for itself: the kernel takes the host's files away in a moment, but comes back to us only when every
- * core has taken notice. We keep the one right for that until then, with nothing else to do. */
+ * the places of the root are known. It goes on when nothing of the host is left in reach, which it
+ * sees for itself: the kernel takes the host's files away in a moment, but comes back to us only
+ * when every core has taken notice. We keep the one right for that until then, with nothing else to
+ * do. */
 static _Noreturn void child_main_beside(struct native_child *c)
 {
     static struct native_guest guest;

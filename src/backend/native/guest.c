@@ -367,9 +367,9 @@ static void guest_note_usage(struct native_status *s)
     s->guest_sys_ns += sys;
 }
 
-/* "/.." leads to what is mounted over the root: the host's files until pid 1's umount has taken them
- * away, then the root again. A look costs less than waiting for pid 1, which the kernel holds for
- * longer; if it is not so soon, pid 1 says when. */
+/* "/.." leads to what is mounted over the root: the host's files until pid 1's umount has taken
+ * them away, then the root again. A look costs less than waiting for pid 1, which the kernel holds
+ * for longer; if it is not so soon, pid 1 says when. */
 static void guest_see_host_gone(struct native_guest *g)
 {
     struct stat own, above;

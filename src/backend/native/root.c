@@ -172,8 +172,18 @@ static void root_bind_runtime(struct root *r, const struct plan_op *op)
             return;
         native_child_fail(r->c, "bind", errno, op->src);
     }
+    if (op->flags & PLAN_BIND_DEV)
+        return; /* root_no_setuid() */
     if (sys_mount_setattr(AT_FDCWD, op->dst, AT_RECURSIVE, &attr) < 0)
         native_child_fail(r->c, "bind", errno, op->dst);
+}
+
+/* Nothing in the root has setuid programs; for the device nodes it is said here, once. */
+static void root_no_setuid(struct native_child *c)
+{
+    struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_NOSUID};
+    if (sys_mount_setattr(AT_FDCWD, ".", AT_RECURSIVE, &attr) < 0)
+        native_child_fail(c, "root", errno, "nosuid");
 }
 
 static void root_bind(struct root *r, const struct plan_op *op, int fd)
@@ -251,8 +261,7 @@ static void root_scratch(struct root *r, const struct plan_op *op)
             native_child_fail(r->c, "scratch", errno, "tmp");
         for (size_t i = 0; i < r->c->plan->n_ops; i++) {
             const struct plan_op *s = &r->c->plan->ops[i];
-            if (s->kind == PLAN_OP_SCRATCH &&
-                (mkdirat(fs, s->src, 0700) < 0 || fchmodat(fs, s->src, s->mode, 0) < 0))
+            if (s->kind == PLAN_OP_SCRATCH && mkdirat(fs, s->src, s->mode) < 0)
                 native_child_fail(r->c, "scratch", errno, s->src);
         }
         r->scratch_up = true;
@@ -359,6 +368,7 @@ int root_make(struct native_child *c, const char *at, void (*act)(struct root *r
 {
     static const char *const options[] = {ROOT_SIZE, "nr_inodes=4096", "mode=0755", NULL};
     struct root r = {.c = c, .covers = {-1, -1}};
+    mode_t mask = umask(0); /* the plan's modes are meant */
     root_make_private(c);
     r.fd = native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
     /* the working directory is the new root from here on: relative names are places in it */
@@ -366,6 +376,8 @@ int root_make(struct native_child *c, const char *at, void (*act)(struct root *r
         native_child_fail(c, "root", errno, "tmpfs");
     for (size_t i = 0; i < c->plan->n_ops; i++)
         act(&r, i);
+    root_no_setuid(c);
+    umask(mask);
     for (int i = 0; i < 2; i++)
         util_close(&r.covers[i]);
     return r.fd;

@@ -66,6 +66,7 @@ static void root_grant(struct root *r, size_t i, struct native_bound *ret)
 void native_root_complete(struct native_child *c)
 {
     struct root r = {.c = c, .covers = {-1, -1}, .is_copy = true};
+    umask(0); /* the plan's modes are meant; the guest's own is set before it starts */
     size_t bound = 0;
     r.fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (r.fd < 0 || fchdir(r.fd) < 0)
@@ -106,6 +107,7 @@ void native_root_beside(struct native_child *c)
 void native_root_copy(struct native_child *c)
 {
     struct root r = {.c = c, .covers = {-1, -1}, .is_copy = true};
+    umask(0); /* the plan's modes are meant; the guest's own is set before it starts */
     r.fd = sys_open_tree(AT_FDCWD, ".", SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_RECURSIVE);
     if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, "/") < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "copy");
