@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from cordon_run import GUESTS, LATE_MS, PATIENCE, SECRET, SLOW, guest, guest_path, run, start
+from cordon_run import CORDON, GUESTS, LATE_MS, PATIENCE, SECRET, SLOW, guest, guest_path, run, start
 
 HIDDEN = {"ENOENT", "EACCES", "EPERM", "ENOTDIR"}
 
@@ -392,3 +392,15 @@ def test_names_are_not_resolved(full):
     r = run("--time-limit", "10s", "--", "/usr/bin/python3", "-c", code)
     assert r.out == "127.0.0.1\nrefused\n", str(r)
     assert r.seconds < 5 * PATIENCE
+
+
+@pytest.mark.parametrize("when", ["enter", "exit"])
+def test_guest_never_starts_beside_the_host_root(full, program, when):
+    """pid 1's umount is slow, before it has done anything or after: no guest sees more than its root."""
+    program("strace", "strace")
+    done = subprocess.run(["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=umount2", "-e", f"inject=umount2:delay_{when}=300000",
+                           CORDON, "run", "--", "/bin/sh", "-c", "ls /.. ; stat -c %d:%i / /.."],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    *names, root, above = done.stdout.split()
+    assert root == above and "boot" not in names and "sys" not in names and "proc" in names

@@ -423,6 +423,8 @@ static _Noreturn void child_main_after(struct native_child *c)
     native_child_plain_manners(c);
     native_child_leave_keyring(c);
     int sig_fd = child_settle(c);
+    if (chdir(p->cwd) < 0)
+        native_child_fail(c, "working directory", errno, p->cwd);
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
     child_hide(c);
 
