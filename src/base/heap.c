@@ -45,7 +45,7 @@ static struct heap_piece *heap_piece_of(void *p)
 
 static size_t heap_round(size_t size)
 {
-    return (size + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
+    return (size + _Alignof(max_align_t) - 1) & ~(_Alignof(max_align_t) - 1);
 }
 
 static struct heap_piece *heap_last(void *p)
