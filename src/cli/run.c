@@ -376,7 +376,7 @@ static struct run_cli *cli_new(struct cli_run_in *in)
     c->in = in;
     c->terminal = TERMINAL_INIT;
     c->signal_fd = c->status_fd = c->stdin_fd = -1;
-    c->result = (struct place)PLACE_NONE;
+    c->result = PLACE_NONE;
     c->loop.epoll_fd = -1;
     return c;
 }
