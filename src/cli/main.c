@@ -16,7 +16,7 @@
 #include "cli/cli.h"
 #include "policy/fields.h"
 
-#define MAIN_STACK ((size_t)48 * 1024)
+#define MAIN_STACK ((size_t)28 * 1024)
 
 const struct cli_verb *const cli_verbs[] = {
     &cli_verb_run,
