@@ -260,7 +260,9 @@ static int copy_entry(struct copy *c, const char *dir, int from, int to, const c
 static int copy_dir(struct copy *c, const struct copy_dir *d)
 {
     _cleanup_close_ int to = tree_open_dir(c->to, d->path);
-    int fd = tree_open_dir(c->from, d->path);
+    int fd = tree_open_dir_here(c->from, d->path);
+    if (fd < 0 && errno == EXDEV)
+        return 0; /* what is mounted there is not part of it */
     if (fd < 0 && errno == EACCES) {
         if (c->options->ret_cut)
             *c->options->ret_cut = true;

@@ -2,6 +2,7 @@
 #include "workspace/scan.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,11 +102,20 @@ static struct dirent *scan_next(struct scan *s, DIR *list, struct stat *st)
 
 static DIR *scan_open(int base_fd, const char *path)
 {
-    int fd = tree_open_dir(base_fd, path);
+    int fd = tree_open_dir_here(base_fd, path);
     DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
     if (!list)
         util_close(&fd);
     return list;
+}
+
+/* Mounts below the folder are not part of it. */
+static bool scan_is_mount(int dir_fd, const char *name, const struct stat *st)
+{
+    if (!S_ISDIR(st->st_mode))
+        return false;
+    _cleanup_close_ int fd = tree_open_dir_here(dir_fd, name);
+    return fd < 0 && errno == EXDEV;
 }
 
 static void missed_note(struct scan_missed *m, const char *dir, const char *name)
@@ -125,7 +135,7 @@ static bool scan_folder(struct scan *s, int base_fd, const char *dir, struct sca
     struct stat st;
     bool found = false;
     for (struct dirent *e; list && (m || !found) && (e = scan_next(s, list, &st));) {
-        found = scan_is_foreign(&st);
+        found = scan_is_foreign(&st) && !scan_is_mount(dirfd(list), e->d_name, &st);
         if (found && m)
             missed_note(m, dir, e->d_name);
         if (S_ISDIR(st.st_mode))

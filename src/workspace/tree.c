@@ -86,7 +86,7 @@ static int tree_enter(struct tree_walk *w, const struct tree_node *node, int lay
     bool held = node->parent && w->held_dirs[layer] >= 0;
     int from = held ? w->held_dirs[layer] : root;
     const char *name = held ? node->name : path;
-    int fd = tree_open_dir(from, name);
+    int fd = layer % 2 ? tree_open_dir_here(from, name) : tree_open_dir(from, name);
     bool ours = layer == 0 || layer == 2 || w->options->copied_at.tv_sec != 0;
     if (fd >= 0 && ours && layer != 1) {
         struct stat st;
@@ -411,7 +411,7 @@ static void tree_hold_parent(struct tree_walk *w, struct tree_node *parent, cons
     above[len] = '\0';
     for (int i = 0; i < LAYERS; i++)
         if (parent->layers & 1u << i)
-            dirs[i] = tree_open_dir(w->roots[i], above);
+            dirs[i] = tree_open_dir_here(w->roots[i], above);
     tree_hold(w, parent, dirs, above, len);
 }
 
@@ -431,7 +431,7 @@ static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
         if (node->layers & 1u << i && (dirs[i] = tree_enter(w, node, i, path)) < 0) {
             bool is_blank = i == 1 && w->options->has_blanks && errno == EACCES;
             blank |= is_blank;
-            w->out->truncated |= !is_blank;
+            w->out->truncated |= !is_blank && errno != EXDEV; /* a mount is not part of it */
         }
     struct tree_names names = {0};
     bool old_base = node->layers & LAYER_OLD_BASE, new_base = node->layers & LAYER_NEW_BASE;

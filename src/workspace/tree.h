@@ -110,6 +110,8 @@ const char *tree_kind_name(enum tree_kind kind);
 int tree_open_file(int layer_fd, const char *path);
 /* Opens a folder beneath dir_fd ("" is dir_fd itself), following nothing. */
 int tree_open_dir(int dir_fd, const char *path);
+/* The same on the mount of dir_fd: EXDEV where another one is on the way. */
+int tree_open_dir_here(int dir_fd, const char *path);
 /* Opens the folder a path beneath base_fd lies in, made where it is missing; the rest is a name. */
 int tree_make_parent(int base_fd, const char *path, const char **ret_name);
 /* mkdir -p; the caller's own path, links in it are followed. */

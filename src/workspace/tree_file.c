@@ -23,6 +23,13 @@ int tree_open_dir(int dir_fd, const char *path)
     return sys_openat2(dir_fd, *path ? path : ".", &dir_how);
 }
 
+int tree_open_dir_here(int dir_fd, const char *path)
+{
+    struct open_how how = dir_how;
+    how.resolve |= RESOLVE_NO_XDEV;
+    return sys_openat2(dir_fd, *path ? path : ".", &how);
+}
+
 int tree_make_parent(int base_fd, const char *path, const char **ret_name)
 {
     const char *slash = strrchr(path, '/');

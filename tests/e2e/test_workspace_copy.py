@@ -219,6 +219,25 @@ def test_what_could_not_be_read_is_empty_in_a_copy_and_no_change(to_copy, shared
     assert (to_copy / "closed").read_text() == "c\n" and (to_copy / "dir/f").read_text() == "f\n"
 
 
+@pytest.mark.parametrize("foreign", [False, True])
+def test_mounts_below_the_folder_are_not_part_of_it(shared, foreign):
+    """Neither of an overlay nor of a copy; whose they are does not count, and /proc is not copied."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: mounts of the host's side")
+    tree = shared / "tree"
+    for name in ("mount", "proc"):
+        (tree / name).mkdir(parents=True)
+    (tree / "f").write_text("x\n")
+    if foreign:
+        give_away(tree / "f")
+    script = 'mount -t tmpfs -o uid=777 t "$1/mount"; echo in > "$1/mount/in"; mount -t proc p "$1/proc"; shift; exec "$@"'
+    r = run("--workspace", f"{tree}:overlay", "--", "/bin/sh", "-c", "ls mount proc; echo y > mount/new; echo y >> f",
+            prefix=["/usr/bin/unshare", "-m", "/bin/sh", "-c", script, "sh", str(tree)])
+    assert r.verdict == "ok" and r.layers["workspace"] == ("copy" if foreign else "overlay"), str(r)
+    assert r.out.split() == ["mount:", "proc:"], str(r)
+    assert {c["path"]: c["kind"] for c in r.result["changed_files"]} == {"mount/new": "added", "f": "modified"}
+
+
 # ---- File systems without identity-mapped mounts: whoever is root sees to it that a guest can work all the same -----
 
 PLANT = """mount -t ramfs ramfs "$1" && mkdir -m 755 "$1/tree" && echo a > "$1/tree/mine" && mkdir -m 700 "$1/tree/closed" &&
