@@ -59,7 +59,7 @@ static const struct options_own grade_options[] = {
     {"stop-on-fail", 0, OPTIONS_NONE, GRADE_OPT_STOP, NULL,
      "run no case after the first that is not accepted"},
     {"jobs", 'j', OPTIONS_REQUIRED, GRADE_OPT_JOBS, "N",
-     "so many cases or samples at once (1; with many tasks: one per core)"},
+     "so many cases or samples at once (1; with many tasks: one per core, suites three for two)"},
     {"language", 0, OPTIONS_REQUIRED, GRADE_OPT_LANGUAGE, "NAME",
      "language of the submission, where its suffix does not say it"},
     {"report", 0, OPTIONS_REQUIRED, GRADE_OPT_REPORT, "FORMAT[=FILE]",

@@ -216,6 +216,8 @@ static int bulk_cli_prepare(struct bulk_cli *t, struct grade_cli *c, struct cord
     b->input = options_input(o, environ);
     b->vars = environ;
     b->jobs = c->jobs ? c->jobs : cores();
+    /* the sides of a suite take turns: with one suite per core some of them would wait */
+    b->n_desks = c->jobs ? c->jobs : b->jobs + (b->jobs + 1) / 2;
     b->on_line = bulk_cli_line;
     b->on_skip = bulk_cli_skip;
     b->on_progress = bulk_cli_progress;

@@ -161,7 +161,7 @@ static void bulk_expect(struct bulk *b)
     size_t left = b->items_file ? SIZE_MAX : b->n_problems - MIN(b->n_problems, b->n_read) + 1;
     zygote_expect(b->warm.submissions, left);
     if (!b->expects_desks)
-        zygote_expect(b->warm.desks, MIN(left, (size_t)b->jobs));
+        zygote_expect(b->warm.desks, MIN(left, (size_t)b->n_desks));
     b->expects_desks = true;
 }
 
@@ -241,7 +241,7 @@ static void bulk_judge(struct bulk *b, struct bulk_item *item)
 
 static struct tests_desk *bulk_desk(struct bulk *b)
 {
-    for (unsigned i = 0; i < b->jobs; i++)
+    for (unsigned i = 0; i < b->n_desks; i++)
         if (!b->desks[i].run)
             return &b->desks[i];
     return NULL;
@@ -324,15 +324,16 @@ static int bulk_feed(struct bulk *b, struct bulk_item *held, struct cordon_err *
 static int bulk_prepare(struct bulk *b, struct cordon_err *err)
 {
     b->jobs = MAX(1u, MIN(b->jobs, BULK_JOBS_MAX));
-    b->n_window = MAX((size_t)BULK_WINDOW_MIN, (size_t)b->jobs * 16);
-    b->n_workers = b->jobs * BULK_RUNS_PER_DESK;
+    b->n_desks = b->n_desks ? MIN(b->n_desks, BULK_JOBS_MAX) : b->jobs;
+    b->n_window = MAX((size_t)BULK_WINDOW_MIN, (size_t)b->n_desks * 16);
+    b->n_workers = b->n_desks * BULK_RUNS_PER_DESK;
     b->workers = calloc(b->n_workers, sizeof(*b->workers));
-    b->desks = calloc(b->jobs, sizeof(*b->desks));
+    b->desks = calloc(b->n_desks, sizeof(*b->desks));
     b->window = calloc(b->n_window, sizeof(*b->window));
     if (!b->workers || !b->desks || !b->window)
         return err_nomem(err, "grade");
     party_warm_up(b->policy, &b->input, &b->warm);
-    for (unsigned i = 0; i < b->jobs; i++)
+    for (unsigned i = 0; i < b->n_desks; i++)
         b->desks[i].place = (struct party_place){
             .loop = b->loop, .host = b->host, .policy = b->policy, .vars = b->vars, .many = true};
     for (unsigned i = 0; i < b->n_workers; i++)
@@ -380,9 +381,9 @@ void bulk_done(struct bulk *b)
         grade_outcome_done(&w->outcome);
         bulk_item_done(&w->item);
     }
-    for (unsigned i = 0; b->desks && i < b->jobs; i++)
+    for (unsigned i = 0; b->desks && i < b->n_desks; i++)
         party_stop(&b->desks[i].party); /* they end side by side */
-    for (unsigned i = 0; b->desks && i < b->jobs; i++)
+    for (unsigned i = 0; b->desks && i < b->n_desks; i++)
         tests_desk_done(&b->desks[i]);
     for (size_t i = 0; b->window && i < b->n_window; i++)
         buf_done(&b->window[i]);

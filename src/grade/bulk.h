@@ -1,8 +1,9 @@
 /* Many submissions: problems and samples in, one line per sample out, in the order of the input.
  *
- * Runs in the command. There are `jobs` desks (the tests' sandboxes, each of which serves one run
- * after the other) and a fresh sandbox per submission. What is ready too early waits, and so does
- * the input when too much waits. A task that is broken is a line of its own and stops nobody. */
+ * Runs in the command. There are `n_desks` desks (the tests' sandboxes, each of which serves one
+ * run after the other) and a fresh sandbox per submission. What is ready too early waits, and so
+ * does the input when too much waits. A task that is broken is a line of its own and stops nobody.
+ */
 #ifndef GRADE_BULK_H
 #define GRADE_BULK_H
 
@@ -66,7 +67,8 @@ struct bulk {
     const struct policy *policy;
     struct policy_input input; /* what the policy was made from, for tasks with limits */
     char *const *vars;
-    unsigned jobs;
+    unsigned jobs;    /* cases at once */
+    unsigned n_desks; /* suites at once; 0: as many as jobs */
     enum bulk_format format;
     const char *items_name; /* of items_file, for messages */
     FILE *items_file;       /* samples or tasks; NULL: the problems' own solutions */
@@ -88,7 +90,7 @@ struct bulk {
     /* private */
     struct bulk_worker *workers;
     unsigned n_workers;
-    struct tests_desk *desks; /* `jobs` of them */
+    struct tests_desk *desks; /* `n_desks` of them */
     struct party_warm warm;   /* what sides of the common policy are copied from */
     bool expects_desks;       /* those of all workers were asked for */
     bool is_cold;             /* it failed once: not used again */

@@ -102,7 +102,8 @@ static int zygote_settings(enum zygote_role role, const struct policy *policy,
 static _Noreturn void zygote_exec(const char *python, const struct zygote_program *program,
                                   int input, int sock, pid_t parent)
 {
-    static char *const env[] = {(char *)"LANG=C.UTF-8", NULL};
+    /* symbols are looked up once, and not in every copy */
+    static char *const env[] = {(char *)"LANG=C.UTF-8", (char *)"LD_BIND_NOW=1", NULL};
     char *const argv[] = {(char *)"python3", (char *)"-I",          (char *)"-S",
                           (char *)"-c",      (char *)program->boot, NULL};
     sigset_t none;

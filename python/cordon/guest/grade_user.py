@@ -98,13 +98,16 @@ class _Side:
     # -- answers ------------------------------------------------------------------------------
 
     def answer(self, kind, *texts):
-        try:
-            sys.stdout.flush()
-        except BaseException:
-            pass
-        out = self.printed.getvalue().decode("utf-8", "replace")
-        self.printed.seek(0)
-        self.printed.truncate()
+        if sys.stdout is not self.files[1]:  # ours keeps nothing back
+            try:
+                sys.stdout.flush()
+            except BaseException:
+                pass
+        out = ""
+        if self.printed.tell():
+            out = self.printed.getvalue().decode("utf-8", "replace")
+            self.printed.seek(0)
+            self.printed.truncate()
         text = "[%s]" % ",".join((wire.encode(kind), wire.encode(out)) + texts)
         wire.write_frame(self.output, b"A", text.encode("ascii"))
 
