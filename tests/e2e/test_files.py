@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import pathlib
 import socket
 
@@ -28,6 +29,44 @@ def test_unsafe_names_of_virtual_files(shared, name):
     (shared / "f").write_text("x")
     r = run("--file", f"{name}={shared}/f", "--", "/bin/true", as_json=False)
     assert r.code in (64, 78), str(r)
+
+
+@pytest.mark.parametrize("backend", ["native", "oci"])
+@pytest.mark.parametrize("where", ["workspace", "workspace:rw", "mount", "image"])
+def test_files_are_put_in_through_no_link(full, shared, world, where, backend):
+    """A link in a workspace, a mount or an image leads no file to a place of the host."""
+    if backend == "oci" and not shutil.which("runc"):
+        pytest.skip("needs runc")
+    outside, tree = shared / "outside", shared / "tree"
+    outside.mkdir(mode=0o777)
+    tree.mkdir()
+    os.chmod(outside, 0o777)
+    (shared / "in").write_text("text\n")
+    (tree / "link").symlink_to(outside)
+    opts = ["--backend", backend]
+    name = "link/file"
+    if where == "mount":
+        opts += ["--mount", f"{tree}:/home/sandbox/sub:ro"]
+        name = "sub/link/file"
+    elif where == "image":
+        if backend == "oci":
+            pytest.skip("needs an image with a runtime of its own")
+        image = shared / "image"
+        image.mkdir()
+        (image / "usr").symlink_to("/usr")
+        (image / "workspace").symlink_to(outside)
+        opts += ["--rootfs", str(image), "--workspace", f"{tree}:rw"]
+        name = "file"
+    else:
+        opts += ["--workspace", str(tree) + where[len("workspace"):]]
+    r = run(*opts, "--file", f"{name}={shared}/in", "--", "/bin/true", as_json=False)
+    assert not list(outside.iterdir()), str(r)
+    if where != "image" and (where, backend) != ("mount", "oci"):  # there it is put below the mount
+        assert r.code == 78 and name in r.err and "Hint: " in r.err, str(r)
+    # the twin: a folder in the place of the link
+    if where.startswith("workspace"):
+        r = run(*opts, "--file", f"folder/file={shared}/in", "--", "/bin/cat", "folder/file", as_json=False)
+        assert r.code == 0 and r.out == "text\n", str(r)
 
 
 def test_a_fifo_is_no_file_to_put_in(shared):

@@ -164,48 +164,68 @@ static void child_time_namespace(struct native_child *c)
     child_write_file(c, "/proc/self/timens_offsets", text);
 }
 
+/* The folder a file goes into, made where it is missing. No step follows a link: the working
+ * directory may be the caller's, and the host's root may still be in reach. */
+static int files_open_folder(struct native_child *c, const char *name, const char **ret_last)
+{
+    char step[256];
+    int dir = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    for (const char *slash; dir >= 0 && (slash = strchr(name, '/')); name = slash + 1) {
+        size_t len = (size_t)(slash - name);
+        if (len >= sizeof(step))
+            native_child_fail(c, "files", ENAMETOOLONG, name);
+        memcpy(step, name, len);
+        step[len] = '\0';
+        if (mkdirat(dir, step, 0755) < 0 && errno != EEXIST)
+            native_child_fail(c, "files", errno, name);
+        int next = openat(dir, step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        close(dir);
+        dir = next;
+    }
+    *ret_last = name;
+    return dir;
+}
+
+static void files_fill(struct native_child *c, const struct plan_file *f, int from, int fd)
+{
+    static char chunk[65536];
+    if (from < 0) {
+        for (size_t done = 0; done < f->data_len;) {
+            ssize_t n = write(fd, f->data + done, f->data_len - done);
+            if (n <= 0)
+                native_child_fail(c, "files", errno, f->name);
+            done += (size_t)n;
+        }
+        return;
+    }
+    ssize_t n;
+    while ((n = read(from, chunk, sizeof(chunk))) > 0)
+        for (ssize_t done = 0, w; done < n; done += w)
+            if ((w = write(fd, chunk + done, (size_t)(n - done))) <= 0)
+                native_child_fail(c, "files", errno, f->name);
+    if (n < 0)
+        native_child_fail(c, "files", errno, f->source);
+}
+
 /* Puts the caller's files into the working directory: fresh, below it, never through a link. */
 void native_child_copy_files(struct native_child *c)
 {
-    static char chunk[65536];
     for (size_t i = 0; i < c->plan->n_files; i++) {
         const struct plan_file *f = &c->plan->files[i];
-        char path[512];
-        size_t len = strlen(f->name);
-        if (len >= sizeof(path))
-            native_child_fail(c, "files", ENAMETOOLONG, f->name);
-        memcpy(path, f->name, len + 1);
-        for (char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-            *slash = '\0';
-            if (mkdir(path, 0755) < 0 && errno != EEXIST)
-                native_child_fail(c, "files", errno, f->name);
-            *slash = '/';
-        }
+        const char *last;
         struct stat st = {.st_mode = 0644};
         if (c->file_fds[i] >= 0)
             fstat(c->file_fds[i], &st);
-        int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                      st.st_mode & 0111 ? 0755 : 0644);
+        _cleanup_close_ int dir = files_open_folder(c, f->name, &last);
+        _cleanup_close_ int fd =
+            dir < 0 ? -1
+                    : openat(dir, last, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                             st.st_mode & 0111 ? 0755 : 0644);
         if (fd < 0)
             native_child_fail(c, "files", errno, f->name);
-        if (c->file_fds[i] < 0) {
-            for (size_t done = 0; done < f->data_len;) {
-                ssize_t n = write(fd, f->data + done, f->data_len - done);
-                if (n <= 0)
-                    native_child_fail(c, "files", errno, f->name);
-                done += (size_t)n;
-            }
-        } else {
-            ssize_t n;
-            while ((n = read(c->file_fds[i], chunk, sizeof(chunk))) > 0)
-                for (ssize_t done = 0, w; done < n; done += w)
-                    if ((w = write(fd, chunk + done, (size_t)(n - done))) <= 0)
-                        native_child_fail(c, "files", errno, f->name);
-            if (n < 0)
-                native_child_fail(c, "files", errno, f->source);
+        files_fill(c, f, c->file_fds[i], fd);
+        if (c->file_fds[i] >= 0)
             close(c->file_fds[i]);
-        }
-        close(fd);
     }
 }
 
@@ -336,6 +356,20 @@ int native_child_signals(struct native_child *c, bool all)
     return fd;
 }
 
+/* Where the guest will begin. Links of an image or a workspace lead to places in the new root,
+ * which need not be the process's own yet. A host that refuses the call has us inside already. */
+static void child_enter_cwd(struct native_child *c, int root_fd)
+{
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                           .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+    const char *cwd = c->plan->cwd;
+    _cleanup_close_ int fd = sys_openat2(root_fd, cwd, &how);
+    if (fd < 0 && c->is_inside)
+        fd = open(cwd, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fchdir(fd) < 0)
+        native_child_fail(c, "working directory", errno, cwd);
+}
+
 /* Steps inside the new root, which is the working directory before and after. */
 static int child_settle(struct native_child *c)
 {
@@ -345,15 +379,15 @@ static int child_settle(struct native_child *c)
     child_write_file(c, "proc/sys/user/max_inotify_instances", "64"); /* the caller's are its own */
     umask(022);
     if (p->n_files > 0 || p->hands_back_cwd) {
-        int root_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (root_fd < 0 || chdir(p->cwd + 1) < 0)
-            native_child_fail(c, "working directory", errno, p->cwd);
+        _cleanup_close_ int root_fd = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root_fd < 0)
+            native_child_fail(c, "working directory", errno, "/");
+        child_enter_cwd(c, root_fd);
         native_child_copy_files(c);
         if (p->hands_back_cwd)
             native_collect_send(c);
         if (fchdir(root_fd) < 0)
             native_child_fail(c, "working directory", errno, "/");
-        close(root_fd);
     }
     return native_child_signals(c, false);
 }
@@ -415,6 +449,7 @@ static _Noreturn void child_main_after(struct native_child *c)
     if (makes_netns)
         native_netns_begin(c, &net);
     native_root_build(c);
+    c->is_inside = true;
     if (makes_netns)
         native_netns_enter(c, &net);
 

@@ -94,6 +94,7 @@ struct native_child {
     unsigned id;                 /* tier landlock, guests of root: uid and gid of the guest */
     const struct oci_start *oci; /* an OCI runtime builds the wall: what its launcher needs */
     bool has_netns;              /* it was born in its network namespace */
+    bool is_inside;              /* the host's root is out of reach */
 };
 
 /* One guest as the supervisor holds it: guest.priv. */

@@ -122,6 +122,12 @@ static void finish_denials(const struct native_status *st, struct backend_outcom
                 (struct backend_denial){nr == NATIVE_CALLS - 1 ? -1 : nr, st->denials[nr]};
 }
 
+/* A file of the caller's to be put in, where the workspace or a mount has something else. */
+static bool finish_is_in_the_way(const struct native_status *st)
+{
+    return str_eq(st->stage, "files") && (st->fail_errno == ENOTDIR || st->fail_errno == EEXIST);
+}
+
 /* Tier landlock has no identity-mapped mounts: a grant may be out of the dropped uid's reach. */
 static bool finish_is_unreachable(const struct guest *g, const struct native_status *st)
 {
@@ -155,8 +161,12 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
                 o->host_refused || finish_is_unreachable(g, st) || str_eq(st->stage, "apparmor") ||
                         native_stage_is_netless(st) || str_eq(st->stage, "runtime")
                     ? CORDON_ERR_HOST
-                    : CORDON_ERR_INTERNAL,
+                : finish_is_in_the_way(st) ? CORDON_ERR_CONFIG
+                                           : CORDON_ERR_INTERNAL,
                 st->stage, st->fail_errno, "%s", st->what);
+        if (finish_is_in_the_way(st))
+            err_hint(err, "files are put in below folders, over nothing that is there and through "
+                          "no link: choose another name");
         if (finish_is_unreachable(g, st))
             err_hint(err,
                      "in tier landlock root's guest is an ordinary user: what is granted must be "
