@@ -231,7 +231,7 @@ void host_explain_cgroup(const struct host *host, const struct host_facts *facts
         set(item, HOST_BLOCKED, fix, "%s %s only", c->kind == HOST_CGROUP_V1 ? "v1" : "v2", words);
     } else {
         set(item, HOST_WORKS, "", "%s %s%s", c->kind == HOST_CGROUP_V1 ? "v1" : "v2", words,
-            c->kind == HOST_CGROUP_V1 && c->v2[0] ? "; v2 beside it for cgroup.kill" : "");
+            c->kind == HOST_CGROUP_V1 && c->v2[0] ? "; v2 beside it for tier landlock" : "");
     }
 }
 
