@@ -136,8 +136,9 @@ static void derive_number(struct policy *p, enum field_id id, uint64_t num, cons
     v->written = (char *)written;
 }
 
-/* A step looks at the workspace, the run changes it; what a step makes does not depend on the
- * network, and what the run leaves is not the step's to hand out. */
+/* A step looks at the workspace and at what is granted, the run changes them: outputs are opened
+ * after the step, which must not have put a link where they go. What a step makes does not depend
+ * on the network, and what the run leaves is not the step's to hand out. */
 static void derive_look_only(struct policy *p)
 {
     static const enum field_id none[] = {
@@ -149,6 +150,7 @@ static void derive_look_only(struct policy *p)
     struct policy_value *ws = &p->values[FIELD_WORKSPACE];
     if (ws->set && ws->num != WORKSPACE_NONE)
         ws->num = WORKSPACE_RO;
+    p->looks_only = true;
 }
 
 static void derive_at_least(struct policy *p, enum field_id id, uint64_t num, const char *written)

@@ -209,6 +209,9 @@ int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant *
         }
         g.list[kept++] = g.list[i];
     }
+    /* checked as what may be written to; a device is of no use otherwise */
+    for (size_t i = 0; policy->looks_only && i < kept; i++)
+        g.list[i].write = g.list[i].write && g.list[i].is_device;
     *ret = g.list;
     *ret_n = kept;
     return 0;

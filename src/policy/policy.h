@@ -111,6 +111,7 @@ struct policy {
     char **test_command; /* [test] command, ends with NULL; NULL when absent; owned */
     struct policy_language *languages;
     size_t n_languages;
+    bool looks_only; /* of a step before the run: granted folders and files are read-only to it */
 };
 
 struct field {

@@ -335,6 +335,31 @@ def test_compile_time_code_is_in_the_sandbox(env, put, program, canary):
     assert artifacts(env) == []
 
 
+SWAP = """
+[languages.swap]
+suffixes = ["swap"]
+compile = ["sh", "-c", "(cd %s; mv out old && ln -s %s out; : >told); cat $0 >$1", "{source}", "{output}"]
+run = "sh {output}"
+"""
+
+
+@pytest.mark.parametrize("grant", ["allow-write", "mount"])
+def test_compile_time_code_changes_no_granted_folder(grant, env, put, shared, full):
+    """The run may write to what is granted; the step before it could put a link where the outputs go."""
+    granted, other = shared / "granted", shared / "other"
+    for folder in (granted / "out", other):
+        folder.mkdir(parents=True)
+        folder.chmod(0o777)
+    granted.chmod(0o777)
+    config = put("cordon.toml", SWAP % (granted, other))
+    option = [f"--{grant}", granted if grant == "allow-write" else f"{granted}:{granted}:rw"]
+    r = run("--config", config, *option, "--output", f"*.txt={granted}/out",
+            put("a.swap", f"echo x >x.txt; echo y >{granted}/by-the-run\n"), env=env)
+    assert (r.verdict, r.result["stage"]) == ("ok", "run"), str(r)
+    assert list(other.iterdir()) == [] and (granted / "out" / "x.txt").read_text() == "x\n"
+    assert sorted(p.name for p in granted.iterdir()) == ["by-the-run", "out"]
+
+
 # ---- the cache --------------------------------------------------------------------------------------
 
 HELLO = '#include <stdio.h>\nint main(){puts("%s");return 0;}\n'

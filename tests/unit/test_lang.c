@@ -365,6 +365,7 @@ static void derived_policies(void **state)
     assert_false(policy_has(&step, FIELD_DISK_LIMIT));
     assert_true(policy_num(&step, FIELD_PROCESSES) >= 64);
     assert_int_equal(policy_num(&step, FIELD_MAX_OUTPUT), 1000);
+    assert_true(step.looks_only && !mine.looks_only);
 
     assert_int_equal(lang_derive_binaries(policy, &lang, &err), 0);
     lang.compile = other;
