@@ -85,6 +85,8 @@ enum plan_op_flag {
                                      grant  is, but shown with the owners it has */
     PLAN_BIND_COPY = 1 << 11,     /* of a grant: made by us for this guest, and given to it where it
                                      cannot be mapped */
+    PLAN_MASK_OPTIONAL = 1 << 12, /* below a layer: a place that a guest took away before, or that
+                                     was never there, has nothing to cover */
     PLAN_SCRATCH_FOLDER = 1 << 9, /* a folder of a scratch that is mounted before: made, no more */
 };
 

@@ -299,17 +299,18 @@ static int full_grant(struct plan *p, const struct plan_request *req, const stru
 }
 
 /* Records of kept workspaces say where changes are applied to: they are nobody's to see or change.
- */
+ * A copy is mostly made without them. */
 static int full_cover_state(struct plan *p, const struct plan_grant *g)
 {
     struct stat st;
-    const char *path = arena_printf(&p->arena, "%s/" PLAN_STATE_DIR, g->src);
+    const char *path = arena_printf(&p->arena, "%s/" PLAN_STATE_DIR, g->copy ? g->copy : g->src);
     if (!path)
         return -1;
     if (!g->is_dir || lstat(path, &st) < 0 || !S_ISDIR(st.st_mode))
         return 0;
     path = arena_printf(&p->arena, "%s/" PLAN_STATE_DIR, g->dst);
-    return path ? plan_full_mask(p, path, true) : -1;
+    return path ? plan_full_mask(p, path, PLAN_MASK_DIR | (g->overlay ? PLAN_MASK_OPTIONAL : 0))
+                : -1;
 }
 
 /* A policy that a guest could write would be obeyed by the next run in that folder: the one that is
@@ -349,7 +350,8 @@ int plan_full_grants(struct plan *p, const struct plan_request *req, struct cord
     if (plan_grants(p, policy, &grants, &n, err) < 0)
         return -1;
     for (size_t i = 0; i < n; i++) {
-        const struct plan_grant *g = &grants[i];
+        struct plan_grant *g = &grants[i];
+        g->copy = g->overlay && req->workspace_copy ? req->workspace_layer : NULL;
         if (plan_state_refuse(g, true, err) < 0)
             return -1;
         if (full_grant(p, req, g) < 0 || full_cover_state(p, g) < 0 || plan_state_cover(p, g) < 0 ||
@@ -375,12 +377,9 @@ int plan_full_grants(struct plan *p, const struct plan_request *req, struct cord
     return p->rootfs ? full_deny_in_root(p, policy, err) : 0;
 }
 
-int plan_full_mask(struct plan *p, const char *path, bool dir)
+int plan_full_mask(struct plan *p, const char *path, unsigned flags)
 {
-    return full_op(p, PLAN_OP_MASK, NULL, arena_strdup(&p->arena, path + 1),
-                   dir ? PLAN_MASK_DIR : 0, 0)
-               ? 0
-               : -1;
+    return full_op(p, PLAN_OP_MASK, NULL, arena_strdup(&p->arena, path + 1), flags, 0) ? 0 : -1;
 }
 
 static int full_fences(struct plan *p)

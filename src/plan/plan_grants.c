@@ -226,6 +226,20 @@ struct deny_grants {
     size_t n;
 };
 
+/* In an overlay what is missing is gone: a guest could take away the folder around it, but a move
+ * copies only what could be read. A copy is one file system, in which that folder may have another
+ * name by now and the file still be in it: so there only what is never copied may be missing. */
+static bool deny_can_be_missing(const struct plan_grant *g, const char *real, const struct stat *st)
+{
+    struct stat base;
+    if (!g->copy || !grants_below(real, g->real))
+        return g->overlay && !g->copy;
+    const char *inside = real + strlen(g->real);
+    return (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode)) ||
+           (stat(g->real, &base) == 0 && base.st_dev != st->st_dev) ||
+           grants_below(inside, "/" PLAN_STATE_DIR);
+}
+
 /* Covered wherever a grant shows it. */
 static int deny_mask(struct plan *p, const char *real, const struct policy_item *item, void *data,
                      struct cordon_err *err)
@@ -248,7 +262,9 @@ static int deny_mask(struct plan *p, const char *real, const struct policy_item 
         if (!inside)
             return err_nomem(err, "plan");
         bool dir = str_eq(inside, g->dst) ? g->is_dir : S_ISDIR(st.st_mode);
-        if (plan_full_mask(p, inside, dir) < 0)
+        unsigned flags = (dir ? PLAN_MASK_DIR : 0) |
+                         (deny_can_be_missing(g, real, &st) ? PLAN_MASK_OPTIONAL : 0);
+        if (plan_full_mask(p, inside, flags) < 0)
             return err_nomem(err, "plan");
     }
     return 0;

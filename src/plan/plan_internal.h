@@ -49,6 +49,8 @@ struct plan_grant {
     bool is_socket, is_device;
     bool is_kernels; /* a device, or in /sys: nobody's file, so that nobody's identity is mapped */
     bool overlay;    /* the guest's writes go into a layer over src */
+    const char
+        *copy; /* of that: a copy on the host is shown instead; NULL: none, or not yet made */
 };
 int plan_grants(struct plan *p, const struct policy *policy, struct plan_grant **ret, size_t *ret_n,
                 struct cordon_err *err);
@@ -59,7 +61,8 @@ int plan_deny_masks(struct plan *p, const struct policy *policy, const struct pl
 /* Refuses a path that is used by its own name and lies in what they match. */
 int plan_deny_named(struct plan *p, const struct policy *policy, const char *what, const char *path,
                     struct cordon_err *err);
-int plan_full_mask(struct plan *p, const char *path, bool dir);
+/* Flags: PLAN_MASK_... */
+int plan_full_mask(struct plan *p, const char *path, unsigned flags);
 int plan_full_scratch(struct plan *p, const char *src, const char *dst, unsigned flags,
                       mode_t mode);
 

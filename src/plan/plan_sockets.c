@@ -82,10 +82,10 @@ static int sockets_cover(struct plan *p, const struct plan_grant *grants, size_t
             return 0;
     for (size_t i = 0; i < n; i++) {
         size_t len = grants[i].src ? strlen(grants[i].src) : 0;
-        if (!len || strncmp(path, grants[i].src, len) != 0 || path[len] != '/')
-            continue;
+        if (!len || strncmp(path, grants[i].src, len) != 0 || path[len] != '/' || grants[i].copy)
+            continue; /* no socket is ever copied */
         const char *inside = arena_printf(&p->arena, "%s%s", grants[i].dst, path + len);
-        if (!inside || plan_full_mask(p, inside, false) < 0)
+        if (!inside || plan_full_mask(p, inside, grants[i].overlay ? PLAN_MASK_OPTIONAL : 0) < 0)
             return err_nomem(err, "plan");
         p->n_sockets++;
     }

@@ -39,7 +39,9 @@ int plan_state_cover(struct plan *p, const struct plan_grant *g)
         if (!realpath(dirs[i], real) || !state_is_below(real, g->src) || str_eq(real, g->src))
             continue;
         const char *path = arena_printf(&p->arena, "%s%s", g->dst, real + strlen(g->src));
-        if (!path || plan_full_mask(p, path, true) < 0)
+        /* a copy may be older than they are */
+        if (!path ||
+            plan_full_mask(p, path, PLAN_MASK_DIR | (g->overlay ? PLAN_MASK_OPTIONAL : 0)) < 0)
             return -1;
     }
     return 0;

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 
@@ -217,6 +218,65 @@ def test_what_could_not_be_read_is_empty_in_a_copy_and_no_change(to_copy, shared
     os.chmod(to_copy / "closed", 0o600)
     os.chmod(to_copy / "dir", 0o700)
     assert (to_copy / "closed").read_text() == "c\n" and (to_copy / "dir/f").read_text() == "f\n"
+
+
+def kept(tree, script, *opts):
+    """A run in workspace w, whose records are in the folder itself as they are by default."""
+    done = cordon("workspace", "run", "w", "--json", *opts, "--", "/bin/sh", "-c", script, cwd=str(tree))
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def base(shared):
+    """A folder with a file of another owner, records of workspaces, a live socket, a FIFO and something to deny."""
+    tree = shared / "base"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "theirs").write_text("x\n")
+    (tree / "sub/key").write_text("denied\n")
+    os.mkfifo(tree / "fifo")
+    os.chdir(tree)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind("sock")
+        s.listen()
+        os.chdir("/")
+        yield tree
+
+
+def test_what_is_covered_but_not_copied_does_not_matter(base):
+    give_away(base / "theirs")
+    made = cordon("workspace", "new", "--from", str(base), "--id", "w", cwd=str(base))
+    assert made.returncode == 0, made.stderr
+    for script in ("echo y >> theirs; test ! -s sub/key", "mkdir .sandbox", "true"):
+        result = kept(base, script, "--deny", f"{base}/sub/key", "--deny", f"{base}/fifo", "--deny", f"{base}/.sandbox/workspaces")
+        assert result["verdict"] == "ok" and result["enforcement"]["layers"]["workspace"] == "copy", result
+        assert "theirs" in {c["path"] for c in result["changed_files"]}
+    done = run("--workspace", f"{base}:overlay", "--keep", "--", "/bin/sh", "-c", "ls -A", cwd=str(base))
+    assert done.verdict == "ok" and done.layers["workspace"] == "copy" and not {".sandbox", "sock", "fifo"} & set(done.out.split()), str(done)
+
+
+def test_a_denied_file_of_a_copy_does_not_come_back_under_another_name(base):
+    """Its folder can be moved with it: a cover that finds no place stops the next run."""
+    give_away(base / "theirs")
+    made = cordon("workspace", "new", "--from", str(base), "--id", "w", cwd=str(base))
+    assert made.returncode == 0, made.stderr
+    result = kept(base, "mv sub elsewhere; cat elsewhere/key", "--deny", f"{base}/sub/key")
+    assert result["verdict"] == "ok" and "denied" not in str(result["stdout"]), result
+    result = kept(base, "cat elsewhere/key", "--deny", f"{base}/sub/key")
+    assert result["verdict"] == "sandbox_error" and "denied" not in str(result["stdout"]), result
+
+
+def test_a_denied_file_that_a_guest_took_away_from_its_layer(base):
+    made = cordon("workspace", "new", "--from", str(base), "--id", "w", cwd=str(base))
+    assert made.returncode == 0, made.stderr
+    deny = ("--deny", f"{base}/sub/key")
+    assert kept(base, "test ! -s sub/key", *deny)["verdict"] == "ok"
+    assert kept(base, "rm -r sub sock")["verdict"] == "ok"
+    result = kept(base, "ls", *deny)
+    assert result["verdict"] == "ok" and result["enforcement"]["layers"]["workspace"] == "overlay", result
+    # where something else is in the way, nothing is left uncovered
+    assert kept(base, "touch sub")["verdict"] == "ok"
+    assert kept(base, "true", *deny)["verdict"] == "sandbox_error"
 
 
 @pytest.mark.parametrize("foreign", [False, True])

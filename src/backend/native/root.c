@@ -234,7 +234,8 @@ static void root_mask(struct root *r, const struct plan_op *op)
                              SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
     if (tree < 0)
         native_child_fail(r->c, "mask", errno, op->dst);
-    if (root_attach_place(tree, r->fd, op->dst) < 0)
+    if (root_attach_place(tree, r->fd, op->dst) < 0 &&
+        !(errno == ENOENT && (op->flags & PLAN_MASK_OPTIONAL)))
         native_child_fail(r->c, "mask", errno, op->dst);
     close(tree);
 }

@@ -285,7 +285,8 @@ static void old_mask(struct old *o, const struct plan_op *op)
 {
     char path[FD_PATH_MAX];
     _cleanup_close_ int target = old_open(o->fd, op->dst);
-    if (target < 0 && errno == ENOENT && strncmp(op->dst, "proc/", 5) == 0)
+    if (target < 0 && errno == ENOENT &&
+        (strncmp(op->dst, "proc/", 5) == 0 || (op->flags & PLAN_MASK_OPTIONAL)))
         return; /* not every kernel has every entry */
     bool dir = op->flags & PLAN_MASK_DIR;
     static int covers[2] = {-1, -1}; /* held from the first cover on: a grant may hide the names */
