@@ -120,8 +120,11 @@ static int open_targets(struct grade_cli *c, grade_way *way, struct cordon_err *
         has_stdout = has_stdout || !path;
         if (!path)
             continue;
-        if (place_open(&c->targets[i].place, path) < 0)
-            return err_set(err, CORDON_ERR_USAGE, "options", errno, "--report %.300s", path);
+        if (place_open(&c->targets[i].place, path) < 0) {
+            int e = errno;
+            const char *why = place_why(&e);
+            return err_set(err, CORDON_ERR_USAGE, "options", e, "--report %.300s%s", path, why);
+        }
     }
     return has_stdout ? 0 : add_target(c, "table", err);
 }

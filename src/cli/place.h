@@ -3,7 +3,8 @@
  * The guest may be able to write to the folder it goes to, or to one above. So the folder is opened
  * before the guest exists, and a plain file is made anew in it and put in place in one step: it
  * appears whole or not at all, and no link is followed. Anything else (a pipe, a terminal) is
- * opened at once and written to. */
+ * opened at once and written to; so are /dev/stdout and its like, whatever is behind them. A link
+ * to a plain file is refused: an earlier guest may have left it. */
 #ifndef CLI_PLACE_H
 #define CLI_PLACE_H
 
@@ -11,7 +12,7 @@
 #include <stddef.h>
 
 struct place {
-    int fd;           /* of what is no plain file, else -1 */
+    int fd;           /* of what is open already, else -1 */
     int dir;          /* of a plain one, else -1 */
     const char *name; /* in dir; part of the path it was opened with */
 };
@@ -20,6 +21,8 @@ struct place {
 
 /* 0, or -1 with errno and nothing to close. The path must stay. */
 int place_open(struct place *p, const char *path);
+/* What to say after the path when it was refused, and which errno (or 0) after that. */
+const char *place_why(int *error);
 static inline bool place_is_open(const struct place *p)
 {
     return p->fd >= 0 || p->dir >= 0;

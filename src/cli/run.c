@@ -151,8 +151,11 @@ static int cli_open(struct run_cli *c, struct cordon_err *err)
     const char *in = options_get(&c->options, OPT_STDIN);
     c->json = options_has(&c->options, OPT_JSON);
     c->stdin_fd = 0;
-    if (result && place_open(&c->result, result) < 0)
-        return cli_refuse(c, OPT_RESULT, "result", result, errno, "", err);
+    if (result && place_open(&c->result, result) < 0) {
+        int e = errno;
+        const char *why = place_why(&e);
+        return cli_refuse(c, OPT_RESULT, "result", result, e, why, err);
+    }
     if (status && cli_status_fd(c, status, err) < 0)
         return -1;
     if (in && (c->stdin_fd = open(in, O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0)

@@ -89,8 +89,11 @@ static int test_command(struct test *t, struct cordon_err *err)
 static int test_junit(struct test *t, struct cordon_err *err)
 {
     t->junit = options_get(&t->options, OPT_JUNIT);
-    if (t->junit && place_open(&t->junit_place, t->junit) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "options", errno, "--junit %.300s", t->junit);
+    if (t->junit && place_open(&t->junit_place, t->junit) < 0) {
+        int e = errno;
+        const char *why = place_why(&e);
+        return err_set(err, CORDON_ERR_USAGE, "options", e, "--junit %.300s%s", t->junit, why);
+    }
     return 0;
 }
 

@@ -279,6 +279,34 @@ def test_result_file_is_no_way_out_for_a_guest(shared, canary):
     assert r.code in (0, 70), str(r)
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/1", "/proc/self/fd/1", "/dev/stdout"])
+def test_result_into_a_descriptor_that_is_a_file(name, shared):
+    """The link to the descriptor stays what it is; what lies before and after in the file stays, too."""
+    if name == "/dev/stdout" and os.access("/dev", os.W_OK):
+        pytest.skip("a defect would take /dev/stdout from this machine: as an ordinary user only")
+    with open(shared / "log", "wb", buffering=0) as log:
+        log.write(b"before\n")
+        done = subprocess.run(command("--log", "quiet", "--result", name, "--", SH, "-c", "echo out; exit 6"), env=host_env(),
+                              stdout=log, stderr=subprocess.PIPE, timeout=30)
+        log.write(b"after\n")
+    lines = (shared / "log").read_text().splitlines()
+    assert (done.returncode, done.stderr, lines[:2], lines[3:]) == (6, b"", ["before", "out"], ["after"]), (done, lines)
+    assert json.loads(lines[2])["exit_code"] == 6
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["file", "dangling"])
+def test_result_file_that_is_a_link_is_refused(there, shared):
+    """A guest of before may have left it: it is neither followed nor replaced, and nothing runs."""
+    if there:
+        (shared / "kept").write_text("kept\n")
+    (shared / "result.json").symlink_to("kept")
+    done = cordon("run", "--result", shared / "result.json", "--", SH, "-c", "echo ran")
+    assert done.returncode == 64 and done.stdout == "" and "is a link" in done.stderr, done
+    assert os.readlink(shared / "result.json") == "kept" and (shared / "kept").exists() == there
+    assert not there or (shared / "kept").read_text() == "kept\n"
+    assert cordon("run", "--result", shared / "kept", "--", SH, "-c", "echo ran").stdout == "ran\n"
+
+
 def test_status_fd():
     read, write = os.pipe()
     with os.fdopen(read, "rb") as pipe:
