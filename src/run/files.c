@@ -270,7 +270,8 @@ static const char *files_mode(struct run_files *f, const struct result *r)
     /* a guest that ended well did without; to others it may be what they failed at */
     if (missed.n == 0 && geteuid() == 0 && r->verdict != VERDICT_OK)
         scan_closed(ws->base_fd, &missed);
-    if (missed.n > 0) /* the next run looks at everything again */
+    /* the next run looks at everything again */
+    if (missed.n > 0 || (missed.is_partly && r->verdict != VERDICT_OK))
         owners_forget(ws->base_fd);
     if (missed.n > 0)
         snprintf(f->mode, sizeof(f->mode),

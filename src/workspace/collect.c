@@ -268,6 +268,11 @@ int collect_target_open(struct collect_target *t, const char *path, struct cordo
     struct stat st;
     struct collect_target found = {.above = -1, .path = path};
     found.fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (found.fd >= 0 && faccessat(found.fd, ".", W_OK | X_OK, AT_EACCESS) < 0) {
+        int e = errno;
+        util_close(&found.fd);
+        errno = e == ENOENT ? EACCES : e; /* it is there */
+    }
     if (found.fd < 0 && errno == ENOENT) {
         const char *name = target_name(&found);
         _cleanup_free_ char *above = name == path       ? strdup(".")
@@ -304,8 +309,11 @@ static int target_make(struct collect_target *t, struct cordon_err *err)
         return 0;
     if (mkdirat(t->above, name, 0777) == 0 || errno == EEXIST)
         t->fd = openat(t->above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (t->fd >= 0 || errno == ENOTDIR || errno == ELOOP)
-        return 0;
+    /* something else at the name, the folder above removed, or closed to us */
+    static const int in_the_way[] = {ENOTDIR, ELOOP, EEXIST, ENOENT, EACCES, EPERM};
+    for (size_t i = 0; i < ARRAY_SIZE(in_the_way); i++)
+        if (t->fd >= 0 || errno == in_the_way[i])
+            return 0;
     return err_set(err, CORDON_ERR_CONFIG, "output", errno, "%s", t->path);
 }
 

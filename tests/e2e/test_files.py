@@ -263,6 +263,25 @@ def test_a_target_that_cannot_be_is_an_error_before_the_start(full, shared):
     assert r.code == 78 and not (shared / "ran").exists()
 
 
+@pytest.mark.parametrize("spoil", ["rmdir {above}", "mv {above} {above}.old", "chmod 500 {above}"])
+def test_a_guest_that_spoils_the_place_of_a_missing_target_keeps_its_verdict(full, shared, spoil):
+    above = shared / "above"
+    above.mkdir()
+    r = run("--allow-write", shared, "--output", f"f={above}/out", "--", "/bin/sh", "-c", f"{spoil.format(above=above)}; echo x > f; exit 3")
+    taken = spoil.startswith("mv") or (spoil.startswith("chmod") and os.geteuid() == 0)
+    assert (r.verdict, r.code) == ("nonzero_exit", 3) and outputs(r) == {"f": None if taken else "cannot be copied"}, str(r)
+
+
+@pytest.mark.parametrize("path", ["out", "out/made"])
+def test_a_target_that_cannot_be_written_to_is_an_error_before_the_start(full, shared, path):
+    """There or to be made."""
+    if os.geteuid() == 0:
+        pytest.skip("needs an ordinary user: root writes everywhere")
+    (shared / "out").mkdir(mode=0o500)
+    r = run("--allow-write", shared, "--output", f"f={shared / path}", "--", "/bin/sh", "-c", f"echo x > f; touch {shared}/ran")
+    assert r.code == 78 and b"Permission denied" in r.log and not (shared / "ran").exists(), str(r)
+
+
 def test_a_huge_hole_is_too_large(full, shared):
     r = run("--output", f"*={shared}", "--", "/bin/sh", "-c", "truncate -s 1T huge; echo x > y")
     assert outputs(r) == {"huge": "too large", "y": None} and not (shared / "huge").exists()
