@@ -84,11 +84,13 @@ size_t plan_count_grants(const struct plan *p)
 
 /* A path that is bound while a guest waits must mean the same when it is taken, and that is looked
  * at for the path itself. What lies on the way from a grant to something mounted below it (a
- * cover, another grant) can be moved away from under it meanwhile, by whoever may write there. */
+ * cover, another grant) can be moved away from under it meanwhile, by whoever may write there. A
+ * copy is one run's alone: nobody prepares another while a guest works in it. */
 static bool key_may_wait(const struct plan *p, size_t at, size_t first_grant)
 {
     const struct plan_op *op = &p->ops[at];
-    if (op->kind == PLAN_OP_OVERLAY || (op->flags & (PLAN_BIND_KERNELS | PLAN_BIND_OWNERS)))
+    if (op->kind == PLAN_OP_OVERLAY ||
+        (op->flags & (PLAN_BIND_KERNELS | PLAN_BIND_OWNERS | PLAN_BIND_COPY)))
         return false;
     if (at <= first_grant)
         return true;

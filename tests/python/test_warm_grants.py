@@ -143,6 +143,15 @@ def test_nothing_below_a_grant_is_bound_ahead(folder):
         assert made.stats().prepared == 0
 
 
+def in_own_mounts(text, folder):
+    """What a program prints that may mount on the folder: in a mount namespace of its own."""
+    package = os.path.join(os.path.dirname(__file__), "..", "..", "python")
+    script = ["unshare", "--mount", sys.executable, "-B", "-c", text, str(folder), package]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 MOUNTS = """
 import subprocess, sys, time
 sys.path.insert(0, sys.argv[2])
@@ -162,7 +171,26 @@ with Sandbox(timeout=10, mounts=[(sys.argv[1], "/data", "ro")]) as made:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts something: needs root")
 def test_mounts_of_the_host_that_change(folder):
     (folder / "sub").mkdir()
-    package = os.path.join(os.path.dirname(__file__), "..", "..", "python")
-    script = ["unshare", "--mount", sys.executable, "-B", "-c", MOUNTS, str(folder), package]
-    done = subprocess.run(script, capture_output=True, text=True, timeout=120)
-    assert (done.stdout, done.returncode) == ("new\n", 0), done.stderr
+    assert in_own_mounts(MOUNTS, folder) == "new\n"
+
+
+UNMAPPED = """
+import subprocess, sys, time
+sys.path.insert(0, sys.argv[2])
+from cordon import Sandbox
+subprocess.run(["mount", "-t", "ramfs", "none", sys.argv[1]], check=True)
+with open(sys.argv[1] + "/word", "w") as f:
+    f.write("there")
+with Sandbox(timeout=10, allow_read=[sys.argv[1]]) as made:
+    until = time.monotonic() + 15
+    while made.stats().prepared < 2 and time.monotonic() < until:
+        assert made.run_command(["cat", sys.argv[1] + "/word"]).stdout == "there"
+        time.sleep(0.02)
+    print(made.stats().prepared >= 2)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts something: needs root")
+def test_a_file_system_without_mapped_mounts(folder):
+    """Its files are shown as they are, by a prepared guest as by any other."""
+    assert in_own_mounts(UNMAPPED, folder) == "True\n"

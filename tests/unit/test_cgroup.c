@@ -52,6 +52,21 @@ static void numbers(void **state)
     assert_true(v == UINT64_MAX);
 }
 
+/* What a guest may find charged to a group that another has used before. */
+static void little_is_left_for_the_next(void **state)
+{
+    (void)state;
+    assert_true(cgroup_again_most(1, 4096, 0) == 80 * 4096);
+    assert_true(cgroup_again_most(-1, 4096, 0) == 80 * 4096); /* as many as nobody knows */
+    assert_true(cgroup_again_most(2, 4096, 512 * MIB) == 144 * 4096);
+    static const long many[] = {8, 32, 128, 4096};
+    for (size_t i = 0; i < ARRAY_SIZE(many); i++) {
+        assert_true(cgroup_again_most(many[i], 4096, 0) == 2 * MIB);
+        assert_true(cgroup_again_most(many[i], 65536, 1024 * MIB) == 2 * MIB);
+        assert_true(cgroup_again_most(many[i], 4096, 16 * MIB) == MIB / 4);
+    }
+}
+
 static void keys(void **state)
 {
     (void)state;
@@ -699,6 +714,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers),
         cmocka_unit_test(keys),
+        cmocka_unit_test(little_is_left_for_the_next),
         cmocka_unit_test(stat_lines),
         cmocka_unit_test(names),
         cmocka_unit_test(offers),

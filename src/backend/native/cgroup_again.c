@@ -16,6 +16,7 @@
 #define AGAIN_CORE_PAGES 64     /* what the kernel charges in advance on every core */
 #define AGAIN_PAGES 16          /* begun by small objects of the kernel's, some still to be freed */
 #define AGAIN_MEMORY_PART 64    /* and no more than this part of the limit */
+#define AGAIN_MEMORY (2u << 20) /* nor than this, however many cores there are */
 #define AGAIN_QUOTA_NS 1000000u /* of CPU time per percent that may be used: a whole period's */
 
 static const struct {
@@ -71,15 +72,20 @@ void cgroup_kept_close(struct cgroup *cg)
     cg->keeps = false;
 }
 
+uint64_t cgroup_again_most(long cores, uint64_t page, uint64_t limit)
+{
+    uint64_t stock = ((uint64_t)MAX(cores, 1) * AGAIN_CORE_PAGES + AGAIN_PAGES) * page;
+    return MIN(MIN(stock, AGAIN_MEMORY), limit ? limit / AGAIN_MEMORY_PART : UINT64_MAX);
+}
+
 static bool again_memory(struct cgroup *cg, uint64_t limit)
 {
-    static uint64_t stock;
+    static long cores;
     uint64_t now;
-    if (stock == 0)
-        stock = (uint64_t)(MAX(sysconf(_SC_NPROCESSORS_ONLN), 1) * AGAIN_CORE_PAGES + AGAIN_PAGES) *
-                (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t most = MIN(stock, limit ? limit / AGAIN_MEMORY_PART : UINT64_MAX);
-    if (cgroup_kept_u64(cg, KEPT_MEMORY_NOW, &now) < 0 || now > most)
+    if (cores == 0)
+        cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (cgroup_kept_u64(cg, KEPT_MEMORY_NOW, &now) < 0 ||
+        now > cgroup_again_most(cores, (uint64_t)sysconf(_SC_PAGESIZE), limit))
         return false;
     int *fd = &cg->kept[KEPT_MEMORY_PEAK];
     if (*fd < 0)

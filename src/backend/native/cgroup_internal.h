@@ -116,6 +116,9 @@ int cgroup_v1_share(struct cgroup *cg,
 ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, size_t size);
 int cgroup_kept_u64(struct cgroup *cg, enum cgroup_kept which, uint64_t *ret_value);
 void cgroup_kept_close(struct cgroup *cg);
+/* How much may be charged to a group already for another guest to get it: what the kernel hands out
+ * to this many cores ahead of use, within an absolute bound and a part of the limit (0: none). */
+uint64_t cgroup_again_most(long cores, uint64_t page, uint64_t limit);
 /* cgroup.c: makes the group of one slot anew, under its name. 0 or -errno. */
 int cgroup_remake(struct cgroup *cg, enum cgroup_slot slot);
 /* cgroup.c: the weight of a new group, or half of it. 0 or -errno. */

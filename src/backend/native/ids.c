@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -181,16 +180,6 @@ int native_map_namespace(unsigned id)
 
 /* ---- Where a file system cannot be mapped ---- */
 
-static unsigned given_to; /* nftw() has no argument for its function */
-
-static int ids_give_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return lchown(path, given_to, given_to) < 0 && errno != ENOENT ? -1 : 0;
-}
-
 /* The guest would meet files of somebody who is nobody to it, and could not change them:
  * - an overlay would say EOVERFLOW: a copy takes its place (stage "overlay");
  * - a copy is ours, and becomes the guest's;
@@ -206,8 +195,7 @@ static int ids_unmapped(const struct plan_op *op, unsigned id, struct cordon_err
     if (str_eq(op->dst, PLAN_LOWER) || str_eq(op->dst, PLAN_LAYER))
         return err_set(err, CORDON_ERR_HOST, "overlay", e, "mapped mount of %s", op->src);
     if (op->flags & PLAN_BIND_COPY) {
-        given_to = id;
-        if (nftw(op->src, ids_give_one, 64, FTW_PHYS | FTW_MOUNT) == 0)
+        if (native_give_tree(op->src, id) == 0)
             return 0;
         return err_set(err, CORDON_ERR_INTERNAL, "ids", errno, "owner of %s", op->src);
     }

@@ -317,6 +317,10 @@ int native_map_namespace(unsigned id);
 int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *mount_fds,
                       struct cordon_err *err);
 
+/* ids_give.c, in the supervisor: all that is in the folder becomes the guest's. Neither links nor
+ * mounts are followed, whoever changes the tree meanwhile. -1 with errno. */
+int native_give_tree(const char *path, unsigned id);
+
 /* keeper.c: tier landlock. The keeper stands in for pid 1. */
 _Noreturn void native_keeper_main(struct native_child *c);
 /* In the process that becomes the guest's program, before it is fenced. */

@@ -26,19 +26,24 @@ int warm_grants_copy(struct warm *w, const struct plan *plan, struct cordon_err 
     for (size_t i = 0; w->grants.ops && i < plan->n_ops; i++) {
         if (!plan_is_grant(&plan->ops[i]))
             continue;
-        struct plan_op *op = &w->grants.ops[w->grants.n_ops];
-        *op = (struct plan_op){.kind = PLAN_OP_BIND, .flags = plan->ops[i].flags};
-        if (!(op->src = strdup(plan->ops[i].src)))
-            break;
-        w->grants.n_ops++;
+        struct plan_op *op = &w->grants.ops[w->grants.n_ops++];
+        /* all that native_idmap_open() looks at; mode and data are of other kinds */
+        *op = (struct plan_op){.kind = PLAN_OP_BIND,
+                               .flags = plan->ops[i].flags,
+                               .src = strdup(plan->ops[i].src),
+                               .dst = strdup(plan->ops[i].dst)};
+        if (!op->src || !op->dst)
+            return err_nomem(err, "pool");
     }
-    return w->grants.n_ops == n ? 0 : err_nomem(err, "pool");
+    return w->grants.ops ? 0 : err_nomem(err, "pool");
 }
 
 void warm_grants_free(struct warm *w)
 {
-    for (size_t i = 0; i < w->grants.n_ops; i++)
+    for (size_t i = 0; i < w->grants.n_ops; i++) {
         free((char *)w->grants.ops[i].src);
+        free((char *)w->grants.ops[i].dst);
+    }
     free(w->grants.ops);
     w->grants = (struct plan){0};
 }
