@@ -284,6 +284,13 @@ def test_a_few_bytes_do_not_become_gigabytes():
         with pytest.raises(DecodeError, match="labels|array"):
             decode(b"CDN1" + data)
     assert len(decode(b"CDN1x\1" + range_index(3) + codes + b"N")) == 1
+    # nor many that are small enough each: together they count like values
+    many, part = 64, MAX_VALUES // 8
+    head = encode([None] * many)[4:-many]
+    for data in (b"x\1" + range_index(part) + codes + b"N", b"c" + codes + range_index(part) + b"F"):
+        with pytest.raises(DecodeError, match="values"):
+            decode(b"CDN1" + head + data * many)
+        assert len(decode(b"CDN1" + encode([None] * 4)[4:-4] + data * 4)) == 4
     assert trip(pandas.RangeIndex(10 ** 10)).equals(pandas.RangeIndex(10 ** 10)), "by itself it stays two numbers"
     index = pandas.MultiIndex.from_product([range(3), ["a", "b"]])
     assert trip(index).equals(index)

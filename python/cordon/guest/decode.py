@@ -280,6 +280,8 @@ class _Decoder:
         index = self._rows(depth)
         if len(index) > MAX_VALUES:
             raise DecodeError(f"more than {MAX_VALUES} labels")
+        if isinstance(index, _need("pandas").RangeIndex):
+            self.counted(len(index))  # others came with their bytes
         return index
 
     def _series(self, depth):
