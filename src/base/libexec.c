@@ -6,6 +6,8 @@
 
 #include "base/util.h"
 
+bool libexec_is_command;
+
 int libexec_find(const char *name, char *ret_path, size_t size)
 {
     static const char *const steps[] = {"", "/src", "/../libexec/cordon"};

@@ -11,6 +11,7 @@
 #include "backend/native/native_internal.h"
 #include "backend/oci/oci.h"
 #include "base/err.h"
+#include "base/libexec.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "cli/cli.h"
@@ -142,6 +143,7 @@ int main(int argc, char **argv)
     if (argc == 1 && str_eq(argv[0], PLAN_OCI_INIT))
         return oci_init_main(); /* pid 1 of a container of ours */
     native_main_argv = argv;
+    libexec_is_command = true;
     main_stack();
     main_fill_stdio();
     signal(SIGPIPE, SIG_IGN);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/libexec.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "net/policywire.h"
@@ -122,6 +123,9 @@ int netclient_start(const struct policy *policy, const uint16_t *host_ports, siz
 {
     struct client_start s
         __attribute__((cleanup(start_close))) = {.control = {-1, -1}, .setup = {-1, -1}};
+    if (!libexec_is_command)
+        return err_set(err, CORDON_ERR_INTERNAL, "network", 0,
+                       "a broker is started by the command only");
     struct netclient *c = calloc(1, sizeof(*c));
     if (!c)
         return err_nomem(err, "network");

@@ -321,7 +321,6 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
     const struct host *host = req->host;
 
     p->tier = host->user_ns ? TIER_FULL : TIER_LANDLOCK;
-    p->profile = policy->profile;
     p->argv = plan_argv(p, req->argv);
     if (!p->argv)
         return err_nomem(err, "plan");

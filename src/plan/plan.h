@@ -210,7 +210,6 @@ struct plan {
                             the plan was made are covered, others only by PLAN_ABI_SOCKETS */
     unsigned n_sockets;  /* how many that were */
     unsigned n_unplaced; /* bound by a relative name to a folder that cannot be told */
-    const char *profile;
 
     struct plan_op *ops;
     size_t n_ops, cap_ops;

@@ -137,12 +137,13 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
     if (!list)
         return err_nomem(err, "plan");
     g->list = list;
-    const char *kept = arena_strdup(&g->p->arena, real);
-    if (!kept)
+    /* copies: a plan may outlive its policy */
+    const char *kept = arena_strdup(&g->p->arena, real), *place = arena_strdup(&g->p->arena, dst);
+    if (!kept || !place)
         return err_nomem(err, "plan");
     list[g->n++] = (struct plan_grant){.src = kept,
                                        .real = kept,
-                                       .dst = dst,
+                                       .dst = place,
                                        .write = write,
                                        .is_dir = S_ISDIR(st.st_mode),
                                        .is_socket = S_ISSOCK(st.st_mode),
@@ -295,7 +296,8 @@ static int deny_each(struct plan *p, const struct policy *policy, deny_fn *fn, v
 {
     const struct policy_value *v = policy_value(policy, FIELD_DENY_PATTERNS);
     for (size_t i = 0; i < v->n_items; i++) {
-        char *pattern = arena_strdup(&p->arena, v->items[i].text), real[PATH_MAX];
+        _cleanup_free_ char *pattern = strdup(v->items[i].text);
+        char real[PATH_MAX];
         if (!pattern)
             return err_nomem(err, "plan");
         size_t len = strlen(pattern);

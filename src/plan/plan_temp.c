@@ -66,6 +66,8 @@ int plan_temp_dir(struct plan *p, const struct policy *policy, const char **ret_
         return 0;
     if (!path[1])
         return temp_refuse(policy, "", err);
+    if (!(path = arena_strdup(&p->arena, path)))
+        return err_nomem(err, "plan");
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
         if (temp_is_in_the_way(op, path + 1))

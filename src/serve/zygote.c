@@ -78,7 +78,7 @@ static int zygote_settings(enum zygote_role role, const struct policy *policy,
     static const enum field_id not [] = {FIELD_VENV,  FIELD_ROOTFS, FIELD_WORKSPACE,
                                          FIELD_FILES, FIELD_ENV,    FIELD_OUTPUT};
     bool plain = !policy->config_file && !policy->user_file &&
-                 policy_num(policy, FIELD_BACKEND) == BACKEND_NATIVE;
+                 policy_num(policy, FIELD_BACKEND) == BACKEND_NATIVE && !zygote_has_network(policy);
     for (size_t i = 0; i < ARRAY_SIZE(not ); i++)
         plain = plain && !policy_has(policy, not [i]);
     for (size_t i = 0; i < FIELD_COUNT_; i++)
@@ -113,8 +113,10 @@ static _Noreturn void zygote_exec(const char *python, const struct zygote_progra
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     /* above the numbers they are to have */
     sock = fcntl(sock, F_DUPFD_CLOEXEC, 10);
-    if (getppid() != parent || null < 0 || sock < 0 || dup2(input, 0) < 0 || dup2(null, 1) < 0 ||
-        dup2(null, 2) < 0 || dup2(sock, ZYGOTE_FD) < 0 || sys_close_range(ZYGOTE_FD + 1, ~0U) < 0)
+    /* the caller's folder is not where it looks for anything; its settings name that folder */
+    if (getppid() != parent || chdir("/") < 0 || null < 0 || sock < 0 || dup2(input, 0) < 0 ||
+        dup2(null, 1) < 0 || dup2(null, 2) < 0 || dup2(sock, ZYGOTE_FD) < 0 ||
+        sys_close_range(ZYGOTE_FD + 1, ~0U) < 0)
         _exit(1);
     execve(python, argv, env);
     _exit(1);

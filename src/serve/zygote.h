@@ -8,7 +8,8 @@
  * It makes one plan from the caller's settings, and for each guest clones itself into new
  * namespaces and builds the whole wall there (the native backend, plan.enter in the place of
  * execve). What a guest is to run it reads itself, behind its wall. Guests of one zygote share its
- * address layout and hash seed.
+ * address layout and hash seed. The settings themselves are wiped when the plan is made, and what
+ * needs a network has no zygote: a copy's memory is the guest's to read.
  *
  * zygote.c runs in the supervisor, zygote_serve.c in the zygote (cordon-grade-zygote.so). */
 #ifndef SERVE_ZYGOTE_H
@@ -79,6 +80,9 @@ void zygote_expect(struct zygote *z, size_t guests);
 /* The library's path, for the program. */
 int zygote_library(char *ret_path, size_t size);
 
+/* Something is said about a network. Its rules and a proxy's password are for a broker, which only
+ * the command starts: such guests start cold. */
+bool zygote_has_network(const struct policy *policy);
 /* What guests of a role may use. The wall clock of both is that of the suite and is kept by the
  * grader. The tests' side serves many suites; it shares no place with a submission that either can
  * write to. ret borrows from `from`. */

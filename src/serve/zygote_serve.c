@@ -21,6 +21,7 @@
 #include "run/run.h"
 
 #define ZYGOTE_SETTINGS_MAX (256 * 1024)
+#define ZYGOTE_STACK (128 * 1024) /* more than making a plan takes */
 
 __attribute__((visibility("default"))) PyObject *PyInit_cordon_grade_zygote(void);
 
@@ -73,30 +74,28 @@ static int zygote_plan(enum zygote_role role, const struct policy *from, const s
                        struct cordon_err *err)
 {
     static char *const argv[] = {(char *)"python3", NULL};
-    static struct policy policy;
+    struct policy policy;
     zygote_policy(role, from, &policy);
     struct plan_request request = {.policy = &policy, .host = host, .argv = argv};
     struct plan *plan;
     if (plan_make(&request, &plan, err) < 0)
         return -1;
-    if (plan->tier != TIER_FULL || plan->backend != BACKEND_NATIVE)
-        return err_set(err, CORDON_ERR_HOST, "zygote", 0, "tier full only");
+    if (plan->tier != TIER_FULL || plan->backend != BACKEND_NATIVE || plan->net ||
+        plan->host_network)
+        return err_set(err, CORDON_ERR_HOST, "zygote", 0, "tier full without a network only");
     plan->enter = zygote_enter;
     zygote_the_plan = plan;
     return 0;
 }
 
-static int zygote_make_plan(struct cordon_err *err)
+static int zygote_resolve_plan(char *buf, size_t len, struct cordon_err *err)
 {
-    static char buf[ZYGOTE_SETTINGS_MAX];
     static struct policy_setting settings[1024];
     static struct host host;
     struct policy_input input = {.no_discovery = true};
     struct policy *policy;
     size_t n = 0;
-    ssize_t len = recv(ZYGOTE_FD, buf, sizeof(buf) - 1, 0);
-    if (len <= 0 ||
-        zygote_read_settings(buf, (size_t)len, settings, ARRAY_SIZE(settings), &n) < 0 || n < 3)
+    if (zygote_read_settings(buf, len, settings, ARRAY_SIZE(settings), &n) < 0 || n < 3)
         return err_set(err, CORDON_ERR_INTERNAL, "zygote", errno, "settings");
     /* the first three stand for what is no setting */
     enum zygote_role role = str_eq(settings[0].value, "tests") ? ZYGOTE_TESTS : ZYGOTE_SUBMISSION;
@@ -104,10 +103,36 @@ static int zygote_make_plan(struct cordon_err *err)
     input.profile = settings[2].value;
     input.settings = settings + 3;
     input.n_settings = n - 3;
-    if (policy_resolve(&input, &policy, err) < 0 || host_probe_quick(&host, err) < 0 ||
-        run_place(policy, &host, err) < 0)
+    if (policy_resolve(&input, &policy, err) < 0)
         return -1;
-    return zygote_plan(role, policy, &host, err);
+    int r = host_probe_quick(&host, err);
+    if (r == 0)
+        r = run_place(policy, &host, err);
+    if (r == 0)
+        r = zygote_plan(role, policy, &host, err);
+    policy_free(policy);
+    return r;
+}
+
+/* What was called before may have left there. */
+static __attribute__((noinline)) void zygote_wipe_stack(void)
+{
+    char below[ZYGOTE_STACK];
+    explicit_bzero(below, sizeof(below));
+}
+
+/* Only the plan stays: the settings, and copies of them on the heap (zygote_heap.c) and the stack,
+ * would be in the memory of every guest. */
+static int zygote_make_plan(struct cordon_err *err)
+{
+    static char buf[ZYGOTE_SETTINGS_MAX];
+    ssize_t len = recv(ZYGOTE_FD, buf, sizeof(buf) - 1, 0);
+    if (len <= 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "zygote", errno, "settings");
+    int r = zygote_resolve_plan(buf, (size_t)len, err);
+    explicit_bzero(buf, (size_t)len);
+    zygote_wipe_stack();
+    return r;
 }
 
 /* ---- requests ---- */

@@ -4,7 +4,9 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -299,6 +301,79 @@ def test_nothing_of_one_submission_reaches_the_next(tmp_path):
                 env={**os.environ, "CORDON_CANARY": secret.decode()})
     rows = lines(tmp_path / "r.jsonl")
     assert [row["verdict"] for row in rows] == ["AC"] * 11, (done.stdout, rows)  # the last one finds its own
+
+
+WARM = "    return [int('cordon-grade-zygote' not in open('/proc/self/maps').read())]\n"  # 0: a copy of a warm interpreter
+
+
+@pytest.mark.parametrize("how", ["proxy", "paths"])
+def test_no_setting_of_the_callers_is_in_a_submissions_memory(tmp_path, world, how):
+    """What the caller says about the wall is not the guest's to read: neither passwords nor where the caller works."""
+    secret = "a-setting-of-the-callers-" + os.urandom(8).hex()
+    mixed = bytes(b ^ 1 for b in secret.encode())
+    hidden = (mixed[:20], mixed[20:])
+    problem = {"task_id": "p", "prompt": "def look():\n", "entry_point": "look", "canonical_solution": "    return 1\n",
+               "test": "def check(candidate):\n    found = candidate()\n    assert found[0] == 0, found\n"}
+    problems = write(tmp_path / "p.jsonl", [problem])
+    own = LOOK.replace("found = []", f"found = []; mine = '{secret}'")
+    samples = write(tmp_path / "s.jsonl", [{"task_id": "p", "completion": text % (hidden,)} for text in (LOOK, LOOK, LOOK, own)] + [
+        {"task_id": "p", "completion": WARM}])
+    folder, granted = tmp_path / secret, tmp_path / "granted"
+    folder.mkdir()
+    granted.mkdir()
+    options = ["--http-proxy", f"http://user:{secret}@127.0.0.1:9"] if how == "proxy" else [
+        "--allow-read", granted, "--deny", folder / "hidden", "--deny", "below/*.key", "--deny", "/srv/" + secret, "--block-import", secret.replace("-", "_")]
+    done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl", "-j", 1,
+                *options, cwd=folder)
+    verdicts = [row["verdict"] for row in lines(tmp_path / "r.jsonl")]
+    assert verdicts[:4] == ["AC"] * 3 + ["WA"], (done.stdout, done.stderr, verdicts)  # the fourth brought it along
+    library = pathlib.Path(cordon_run.CORDON).resolve().with_name("cordon-grade-zygote.so")
+    warm = how == "paths" and world.full and library.exists()
+    assert verdicts[4:] == ["AC" if warm else "WA"], (done.stdout, done.stderr, verdicts)
+
+
+CALLS = """    import socket
+    with socket.create_connection(('host.cordon', %d), 20) as one:
+        return one.makefile().readline()
+"""
+
+
+@pytest.mark.parametrize("rule", ["host port", "name", "profile"])
+def test_network_rules(tmp_path, full, rule):
+    """Nothing in the caller's folder is run on the host, and a submission has the network it was given."""
+    problem = {"task_id": "p", "prompt": "def call():\n", "entry_point": "call", "canonical_solution": "    return 'hello'\n",
+               "test": "def check(candidate):\n    assert candidate() == 'hello'\n"}
+    problems = write(tmp_path / "p.jsonl", [problem])
+    text = f"open({str(tmp_path / 'it-ran')!r}, 'w')\n"
+    (tmp_path / "broker").write_text(text)
+    shadow = tmp_path / "folder" / "broker"
+    shadow.mkdir(parents=True)
+    (shadow / "__main__.py").write_text(text)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve():
+            while True:
+                try:
+                    one = server.accept()[0]
+                except OSError:
+                    return
+                with one:
+                    one.sendall(b"hello")
+        threading.Thread(target=serve, daemon=True).start()
+        samples = write(tmp_path / "s.jsonl", [{"task_id": "p", "completion": text} for text in (
+            CALLS % port, "    return 'hello'\n", "    return 'bye'\n", CALLS % port)])
+        options = {"host port": ["--allow-host-port", port], "name": ["--allow-network", "example.com"],
+                   "profile": ["--profile", "development"]}[rule]
+        for folder in (tmp_path, tmp_path / "folder"):
+            done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl",
+                        "-j", 2, "--allow-read", tmp_path, *options, cwd=folder)
+            verdicts = [row["verdict"] for row in lines(tmp_path / "r.jsonl")]
+            called = "AC" if rule == "host port" else "RE"
+            assert verdicts == [called, "AC", "WA", called], (done.stdout, done.stderr, lines(tmp_path / "r.jsonl"))
+            assert not (tmp_path / "it-ran").exists()
+            (tmp_path / "r.jsonl").unlink()
+        server.shutdown(socket.SHUT_RDWR)
 
 
 NETWORK = """    import hashlib, socket

@@ -10,6 +10,7 @@
 #include "base/util.h"
 #include "net/dnsmsg.h"
 #include "net/httpwatch.h"
+#include "net/netclient.h"
 #include "net/packethead.h"
 #include "net/proxyconnect.h"
 #include "net/tlshello.h"
@@ -610,6 +611,19 @@ static void test_packet_heads(void **state)
     }
 }
 
+/* A program that is not the command is not started as a broker: `python3 broker` would run a file.
+ */
+static void test_broker_of_another_program(void **state)
+{
+    (void)state;
+    struct policy policy = {0};
+    struct netclient *client = NULL;
+    struct cordon_err err = {0};
+    assert_int_equal(netclient_start(&policy, NULL, 0, &client, &err), -1);
+    assert_null(client);
+    assert_int_equal(err.code, CORDON_ERR_INTERNAL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -619,7 +633,7 @@ int main(void)
         cmocka_unit_test(test_http_mismatch), cmocka_unit_test(test_http_refused),
         cmocka_unit_test(test_http_upgrade),  cmocka_unit_test(test_http_late_upgrade),
         cmocka_unit_test(test_http_or_not),   cmocka_unit_test(test_proxy),
-        cmocka_unit_test(test_packet_heads),
+        cmocka_unit_test(test_packet_heads),  cmocka_unit_test(test_broker_of_another_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "base/err.h"
+#include "base/libexec.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -58,7 +59,7 @@ int oci_prepare(const struct plan *p, struct oci_start **ret, struct native_stat
     if (!o)
         return err_nomem(err, "start");
     o->status_fd = o->v2_fd = -1;
-    o->exe_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    o->exe_fd = libexec_is_command ? open("/proc/self/exe", O_RDONLY | O_CLOEXEC) : -1;
     if (o->exe_fd < 0 || start_exe_size(o->exe_fd, &o->exe_len) < 0) {
         oci_free(o);
         return err_set(err, CORDON_ERR_HOST, "start", 0,
