@@ -19,11 +19,12 @@ static void paint_plain(const char *text, size_t len, struct buf *out)
     }
 }
 
-void paint_diff(const char *text, struct buf *out)
+void paint_diff(const char *text, bool color, struct buf *out)
 {
     for (const char *p = text; *p;) {
         size_t len = strcspn(p, "\n");
-        const char *code = str_starts(p, "+++") || str_starts(p, "---") || str_starts(p, "diff ")
+        const char *code = !color ? NULL
+                           : str_starts(p, "+++") || str_starts(p, "---") || str_starts(p, "diff ")
                                ? "1"
                            : *p == '+' ? "32"
                            : *p == '-' ? "31"

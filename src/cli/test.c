@@ -214,7 +214,7 @@ static void test_print(const struct buf *diff)
     _cleanup_buf_ struct buf painted = BUF_INIT(SIZE_MAX / 4);
     bool is_terminal = isatty(STDOUT_FILENO);
     if (is_terminal)
-        paint_diff(diff->data, &painted);
+        paint_diff(diff->data, !getenv("NO_COLOR"), &painted);
     if (!painted.failed)
         (void)(is_terminal ? cli_write(STDOUT_FILENO, painted.data, painted.len)
                            : cli_write(STDOUT_FILENO, diff->data, diff->len));

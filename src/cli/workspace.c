@@ -175,7 +175,8 @@ static bool diff_wants_color(const struct call *c)
     const char *when = options_get(&c->options, OPT_COLOR);
     if (when && str_eq(when, "never"))
         return false;
-    return (options_has(&c->options, OPT_COLOR) && (!when || str_eq(when, "always"))) || isatty(1);
+    return (options_has(&c->options, OPT_COLOR) && (!when || str_eq(when, "always"))) ||
+           (isatty(STDOUT_FILENO) && !getenv("NO_COLOR"));
 }
 
 static int workspace_compared(const struct call *c, bool has_base, struct workspace *ws,
@@ -208,8 +209,8 @@ static int workspace_do_diff(struct call *c, struct cordon_err *err)
             diff_json(&ws, &changes, text.data, &out);
         else if (options_has(&c->options, OPT_STAT))
             diff_stat(&changes, &out);
-        else if (diff_wants_color(c))
-            paint_diff(text.data, &out);
+        else if (diff_wants_color(c) || isatty(STDOUT_FILENO))
+            paint_diff(text.data, diff_wants_color(c), &out);
         else
             buf_add(&out, text.data, text.len);
         if (out.len > 0 && cli_print(&out) != 0)

@@ -52,6 +52,18 @@ def kinds(r):
     return {c["path"]: c["kind"] for c in r.result["changed_files"]}
 
 
+def on_terminal(*words, cwd, env):
+    """What a terminal is sent: a few lines, which it holds until they are read."""
+    near, far = os.openpty()
+    try:
+        subprocess.run([CORDON, *words], stdin=subprocess.DEVNULL, stdout=far, env=host_env(env),
+                       cwd=cwd, timeout=60, check=True)
+        return os.read(near, 65536).decode()
+    finally:
+        os.close(near)
+        os.close(far)
+
+
 def ws(*words, cwd, code=0):
     done = cordon("workspace", *words, cwd=str(cwd))
     assert done.returncode == code, f"{words}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
@@ -259,6 +271,10 @@ def test_runs_see_each_others_changes_and_each_has_its_own_diff(project, shared)
     ws_run(ident, r"printf 'a\033[31mb\302\23331mc\342\200\256d\177\n' > steers", shared)
     assert "+a?[31mb?31mc?d?\033[m" in ws("diff", ident, "--color=always", cwd=shared).stdout
     assert "+a\033[31mb\x9b31mc\u202ed\x7f\n" in ws("diff", ident, "--color=never", cwd=shared).stdout
+    for more, env, coloured in (([], {}, True), (["--color=never"], {}, False), ([], {"NO_COLOR": "1"}, False)):
+        shown = on_terminal("workspace", "diff", ident, *more, cwd=shared, env=env)
+        assert ("\033[32m" in shown, "\033[" in shown) == (coloured, coloured), (more, env, shown)
+        assert "+a?[31mb?31mc?d?" in shown, "whatever the colours, a guest does not steer a terminal"
     ws("discard", ident, cwd=shared)
     assert ws("diff", ident, cwd=shared).stdout == ""
     assert ws_run(ident, "ls", shared)["stdout"] == "a.txt\ngone.txt\nlink\nsub\ntool\n"
