@@ -316,10 +316,12 @@ static int finish_detour(const struct policy *p, enum field_id id, struct cordon
             !(host.is_addr ? netrule_matches_addr(&rule, host.addr)
                            : netrule_matches_name(&rule, host.name)))
             continue;
-        policy_origin_text(&v->origin, where, sizeof(where));
-        policy_origin_text(&item->origin, by, sizeof(by));
-        return err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s: %s is denied by '%s' (%s)", where,
-                       policy_fields[id].key, item->written, by);
+        policy_origin_place(&v->origin, where, sizeof(where));
+        policy_origin_place(&item->origin, by, sizeof(by));
+        err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s: %s is denied by '%s' (%s)", where,
+                policy_fields[id].key, item->written, by);
+        return err_hint(err, "take %s out, or name it outside the project: --%s",
+                        policy_fields[id].key, policy_fields[id].flag);
     }
     return 0;
 }
