@@ -34,8 +34,7 @@ static int set_up(void **state)
 {
     (void)state;
     memcpy(top + sizeof(top) - 7, "XXXXXX", 6);
-    return mkdtemp(top) && chdir(top) == 0 && mkdir("tree", 0700) == 0 &&
-                   mkdir("beside", 0700) == 0
+    return mkdtemp(top) && chdir(top) == 0 && mkdir("tree", 0700) == 0 && mkdir("beside", 0700) == 0
                ? 0
                : -1;
 }
@@ -90,7 +89,7 @@ static void all_of_it_and_no_link(void **state)
     assert_int_equal(symlink("../beside", "tree/link"), 0);
     assert_int_equal(symlink("../beside/file", "tree/other"), 0);
     assert_int_equal(give(), 0);
-    static const char *const given[] = {"tree",        "tree/a",    "tree/a/b", "tree/a/b/file",
+    static const char *const given[] = {"tree",        "tree/a",    "tree/a/b",  "tree/a/b/file",
                                         "tree/a/pipe", "tree/link", "tree/other"};
     for (size_t i = 0; i < ARRAY_SIZE(given); i++)
         assert_int_equal(owner(given[i]), GUEST);

@@ -44,8 +44,7 @@ static int give_one(struct give *g, int fd)
         errno = ENAMETOOLONG;
         return -1;
     }
-    if (S_ISDIR(st.st_mode) &&
-        (list = openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
+    if (S_ISDIR(st.st_mode) && (list = openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return errno == ENOENT ? 0 : -1; /* it was removed */
     if (fchownat(path, "", g->id, g->id, AT_EMPTY_PATH) < 0)
         return -1;
