@@ -224,7 +224,9 @@ static bool tree_judge(const struct tree_walk *w, const struct tree_entry *old,
     }
     if (new->type == TREE_ABSENT) {
         *ret_kind = TREE_DELETED;
-        return old->type != TREE_ABSENT;
+        /* pipes, sockets and devices were never in a copy */
+        bool had = old->type != TREE_SPECIAL || !w->options->has_blanks;
+        return had && old->type != TREE_ABSENT;
     }
     if (new->type == TREE_SYMLINK) {
         *ret_kind = TREE_LINKED;

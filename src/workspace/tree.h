@@ -62,7 +62,8 @@ struct tree_options {
     /* The new side is a copy of the old one made at this time (of the file system's own clock):
      * what was not touched since is not compared. 0: compare. */
     struct timespec copied_at;
-    bool has_blanks; /* and what could not be read is empty there, which is no change */
+    bool has_blanks; /* and what could not be read is empty there, what is no file is missing: no
+                      * changes */
     /* A folder that is not there for this comparison (Cordon's own state). 0: none. */
     dev_t skip_dev;
     ino_t skip_ino;

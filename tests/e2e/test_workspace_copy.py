@@ -255,6 +255,21 @@ def test_what_is_covered_but_not_copied_does_not_matter(base):
     assert done.verdict == "ok" and done.layers["workspace"] == "copy" and not {".sandbox", "sock", "fifo"} & set(done.out.split()), str(done)
 
 
+def test_what_is_no_file_is_no_change_and_stays_on_the_host(base):
+    """Pipes and sockets are not in a copy: the guest took nothing away, and apply does not either."""
+    give_away(base / "theirs")
+    cwd = str(base.parent)
+    made = cordon("workspace", "new", "--from", str(base), "--id", "w", cwd=cwd)
+    assert made.returncode == 0, made.stderr
+    result = kept(cwd, "echo new > new")
+    assert result["verdict"] == "ok" and result["enforcement"]["layers"]["workspace"] == "copy", result
+    assert [c["path"] for c in result["changed_files"]] == ["new"], result
+    applied = cordon("workspace", "apply", "w", cwd=cwd)
+    assert applied.returncode == 0, applied.stderr
+    assert (base / "fifo").is_fifo() and (base / "sock").is_socket() and (base / "new").read_text() == "new\n"
+    assert cordon("workspace", "rm", "w", cwd=cwd).returncode == 0
+
+
 def test_a_denied_file_of_a_copy_does_not_come_back_under_another_name(base):
     """Its folder can be moved with it: a cover that finds no place stops the next run."""
     give_away(base / "theirs")
