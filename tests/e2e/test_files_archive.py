@@ -78,7 +78,9 @@ def by_python(archive, folder, program=None):
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory):
+def archive(world, tmp_path_factory):
+    if not world.full:
+        pytest.skip("needs tier full")
     target = tmp_path_factory.mktemp("archive") / "out.tar"
     skipped = collect(FILES, target)
     assert len(skipped) == len(FILES) and set(skipped.values()) == {None}

@@ -53,20 +53,48 @@ static int dir_open_at(int dirfd, const char *name)
     return openat(dirfd, name, flags & ~O_NOATIME);
 }
 
+/* The kernel's own list of a folder: when memory is out the folder must still go. */
+struct dir_list {
+    int fd;
+    size_t at, len;
+    _Alignas(8) char bytes[8192];
+};
+
+struct dir_entry {
+    uint64_t ino;
+    int64_t off;
+    uint16_t size;
+    uint8_t type;
+    char d_name[];
+};
+
+static const struct dir_entry *dir_next(struct dir_list *list)
+{
+    if (list->at >= list->len) {
+        long n = syscall(SYS_getdents64, list->fd, list->bytes, sizeof(list->bytes));
+        if (n <= 0)
+            return NULL;
+        list->at = 0;
+        list->len = (size_t)n;
+    }
+    const struct dir_entry *e = (const void *)(list->bytes + list->at);
+    list->at += e->size;
+    return e;
+}
+
 /* Removes entries of an open folder until it meets a folder that is not empty (1: *ret_child is
  * it), or until nothing is left (0). -1: something cannot be removed, or the time is over. */
 static int dir_clear(int fd, int top, unsigned long long *n, uint64_t deadline_ns, int *ret_child)
 {
-    int copy = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = copy >= 0 ? fdopendir(copy) : NULL;
-    if (!dir) {
-        util_close(&copy);
+    struct dir_list list;
+    list.at = list.len = 0;
+    list.fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (list.fd < 0)
         return -1;
-    }
     int r = 0;
     unsigned seen = 0;
-    struct dirent *e;
-    while (r == 0 && (e = readdir(dir))) {
+    const struct dir_entry *e;
+    while (r == 0 && (e = dir_next(&list))) {
         if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
             continue;
         if (++seen % 256 == 0 && native_now_ns() >= deadline_ns) {
@@ -98,7 +126,7 @@ static int dir_clear(int fd, int top, unsigned long long *n, uint64_t deadline_n
         if (r < 0 && errno == EACCES && fchmodat(fd, e->d_name, 0700, 0) == 0)
             r = (int)syscall(SYS_renameat2, fd, e->d_name, top, name, 1 /* RENAME_NOREPLACE */);
     }
-    closedir(dir);
+    close(list.fd);
     return r;
 }
 
