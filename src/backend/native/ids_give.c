@@ -48,12 +48,13 @@ static int give_one(struct give *g, int fd)
         return errno == ENOENT ? 0 : -1; /* it was removed */
     if (fchownat(path, "", g->id, g->id, AT_EMPTY_PATH) < 0)
         return -1;
-    if (list >= 0 && (g->at[g->depth] = fdopendir(list))) {
-        g->depth++;
-        list = -1;
+    if (list < 0)
         return 0;
-    }
-    return list < 0 ? 0 : -1;
+    if (!(g->at[g->depth] = fdopendir(list)))
+        return -1;
+    g->depth++;
+    (void)TAKE_FD(list);
+    return 0;
 }
 
 /* The next entry of the deepest folder; the end of its list is the way up. */
