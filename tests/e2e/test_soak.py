@@ -85,7 +85,7 @@ def test_descriptors_under_way_do_not_stop_the_next_run(full, world, shared):
         r = run("--allow-network", "example.com", "--", "/bin/sh", "-c", "ulimit -n", preexec_fn=limited)
         assert (r.verdict, r.out) == ("ok", "1024\n"), str(r)
     finally:
-        greedy.kill()
+        greedy.terminate()
         greedy.communicate()
 
 
