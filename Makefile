@@ -13,7 +13,7 @@ export BUILD
 
 .DEFAULT_GOAL := all
 .PHONY: all with-tests help quickstart behaviour test test-full test-vm asan bench bench-check fuzz lint format docs-check \
-        install clean
+        install uninstall clean
 
 all: $(BUILD)/build.ninja ## build the command, the library and the man pages
 	@ninja -C $(BUILD)
@@ -94,6 +94,9 @@ docs-check: all ## do the documents say what the command does?
 install: all ## PREFIX (/usr/local), DESTDIR
 	@$(MESON) configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=$(LIBDIR)
 	@DESTDIR=$(DESTDIR) $(MESON) install -C $(BUILD)
+
+uninstall: ## remove what the last install put there
+	@ninja -C $(BUILD) uninstall >/dev/null
 
 clean: ## remove everything that was built
 	rm -rf $(BUILD) $(ASAN_BUILD) $(FUZZ_BUILD)

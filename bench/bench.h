@@ -98,6 +98,7 @@ struct bench_case {
     bool is_base;
     bool is_subject; /* what the plot is about */
     bool higher_is_better;
+    bool as_user; /* of a driver that is root: as an ordinary user */
     unsigned workers;
     unsigned max_samples;   /* 0: every round */
     unsigned exact_samples; /* so many in every run, without a warm-up; 0: not said */

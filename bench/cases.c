@@ -274,6 +274,8 @@ static int finish_case(struct reader *r)
         return 0;
     if (!c->argv[0] || !c->group[0])
         return fail(r, "case '%s' has no %s", c->name, c->argv[0] ? "group" : "argv");
+    if (c->as_user && c->mode == MODE_THROUGHPUT)
+        return fail(r, "case '%s': 'as: user' does not go with 'mode: throughput'", c->name);
     for (size_t i = 0; i < 3; i++) {
         char *found;
 
@@ -337,6 +339,16 @@ static int set_mount_ns(struct reader *r, struct bench_case *c, const char *valu
     return rc;
 }
 
+static int set_as(struct reader *r, struct bench_case *c, const char *value)
+{
+    if (strcmp(value, "user") != 0)
+        return fail(r, "'%s' is not user", value);
+    c->as_user = true;
+    if (geteuid() != 0)
+        skip_case(c, "as an ordinary user", "is what all cases are here");
+    return 0;
+}
+
 /* Keys that make sense only inside a case. */
 static int set_case_key(struct reader *r, struct bench_case *c, const char *key, const char *value)
 {
@@ -360,6 +372,8 @@ static int set_case_key(struct reader *r, struct bench_case *c, const char *key,
         return copy_text(r, c->package, sizeof(c->package), value);
     if (strcmp(key, "mount_ns") == 0)
         return set_mount_ns(r, c, value);
+    if (strcmp(key, "as") == 0)
+        return set_as(r, c, value);
     if (strcmp(key, "note") == 0)
         return copy_text(r, c->note, sizeof(c->note), value);
     if (strcmp(key, "title") == 0)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/httpfirst.h"
 #include "net/httpwatch.h"
 #include "net/proxyconnect.h"
 
@@ -24,6 +25,22 @@ static void fuzz_proxy(const char *text, size_t len)
               (status / 100 == 2) == (state == PROXYCONNECT_OPEN));
 }
 
+/* Decided once, decided for good; at the end there is nothing left to be unsure of. */
+static void fuzz_first(const char *text, size_t len)
+{
+    size_t pass = 0, pass_before = 0;
+    enum httpfirst is = httpfirst_read(text, len, false, &pass),
+                   before = httpfirst_read(text, len / 2, false, &pass_before);
+    check(before == HTTPFIRST_UNSURE || before == is);
+    check(pass <= len && pass_before <= len / 2);
+    check(httpfirst_read(text, len, true, &pass) != HTTPFIRST_UNSURE);
+    is = httpfirst_read_body(text, len, false);
+    before = httpfirst_read_body(text, len / 2, false);
+    check(before == HTTPFIRST_UNSURE || before == is);
+    check(httpfirst_read_body(text, len, true) != HTTPFIRST_UNSURE);
+    (void)httpfirst_read_answer(text, len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size < 1 || size > HTTPWATCH_HEAD_MAX)
@@ -34,8 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check(nethost_parse("ok.test", 7, &whole.host));
     parts = whole;
     fuzz_proxy(text, len);
-    enum httpwatch_is is = httpwatch_is_http(text, len), before = httpwatch_is_http(text, len / 2);
-    check(before == HTTPWATCH_UNSURE || before == is);
+    fuzz_first(text, len);
     enum httpwatch_verdict a = httpwatch_step(&whole, text, len, &pass), b = HTTPWATCH_PASS;
     check(a != HTTPWATCH_PASS || pass <= len);
     for (size_t end = 0; end < len && b == HTTPWATCH_PASS;) {

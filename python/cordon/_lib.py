@@ -213,6 +213,7 @@ def library() -> _Library:
 
 
 def version() -> str:
+    """The version of libcordon, which may be newer than the package's."""
     return library().dll.cordon_version().decode()
 
 
@@ -364,7 +365,7 @@ class Job:
     def __init__(self, lease: Lease, request: Request) -> None:
         self._lib = library()
         self._pid = os.getpid()
-        self.pointer = c_void_p()
+        self.pointer: Optional[c_void_p] = c_void_p()
         self._lib.call("cordon_start", lease.pointer(), request.pointer, ctypes.byref(self.pointer))
         self.fd: int = self._lib.dll.cordon_job_fd(self.pointer)
         if self.fd < 0:
@@ -397,9 +398,9 @@ class Job:
     def cancel(self) -> None:
         self._lib.call("cordon_job_cancel", self.pointer)
 
-    def free(self) -> None:
-        pointer, self.pointer = self.pointer, c_void_p()
-        if pointer and self._pid == os.getpid():
+    def free(self, getpid=os.getpid) -> None:  # while Python ends, the module's own names are None
+        pointer, self.pointer = self.pointer, None
+        if pointer and self._pid == getpid():
             self._lib.dll.cordon_job_free(pointer)
 
     def __del__(self) -> None:

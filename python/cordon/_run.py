@@ -1,7 +1,8 @@
 """A run that was started: waited for, awaited, streamed, signalled, cancelled.
 
 Every C call on a job is short (waiting is done by poll on its descriptor), so one lock per run makes it
-safe to use from any thread and lets a sandbox be closed while others wait.
+safe to use from any thread and lets a sandbox be closed while others wait. A run ends with the last reference
+to it: the job's own finalizer frees it, without any lock, since the garbage collector may come at any moment.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from . import _lib
 from .errors import SandboxError
 from .result import ExecutionResult, from_engine
 
+LONGEST_SLEEP = 3600.0  # poll counts milliseconds in 31 bits
 STREAMS = {_lib.STDOUT: "stdout", _lib.STDERR: "stderr"}
 
 
@@ -37,14 +39,20 @@ class StreamEvent:
     result: Optional[ExecutionResult] = None
 
 
+def _out_of_descriptors(e: BaseException) -> bool:
+    return isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class Run:
-    """One run. ``wait()`` for its result, ``await`` it, or read ``stream()``."""
+    """One run. ``wait()`` for its result, ``await`` it, or read ``stream()``. A run that nobody holds any
+    more is ended."""
 
     def __init__(self, lease: _lib.Lease, request: _lib.Request, streamed: bool,
                  on_end: Callable[["Run", Union[ExecutionResult, SandboxError]], Any]) -> None:
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._streamed = streamed
+        self._has_stream = False
         self._on_end = on_end
         self._outcome: Union[ExecutionResult, SandboxError, None] = None
         self._wakers: List[Callable[[], Any]] = []  # of those who wait while somebody else takes the result
@@ -93,7 +101,13 @@ class Run:
         for waker in self._wakers:
             waker()
 
+    def _check_own(self) -> None:
+        if os.getpid() != self._pid:
+            raise SandboxError("this run belongs to the process that started it", code=64, stage="run")
+
     def _free(self) -> None:
+        if os.getpid() != self._pid:
+            return
         with self._lock:
             self._streamed = False
             self._job.free()
@@ -113,8 +127,7 @@ class Run:
 
     def _own_fd(self, stream: int = 0) -> int:
         """A duplicate, so that another thread that frees the job takes nothing from under us; -1: ended."""
-        if os.getpid() != self._pid:
-            raise SandboxError("this run belongs to the process that started it", code=64, stage="run")
+        self._check_own()
         with self._lock:
             if not self._job.pointer or (not stream and self._outcome is not None):
                 return -1
@@ -125,35 +138,44 @@ class Run:
 
     def done(self) -> bool:
         """Has it ended? Never waits."""
-        if os.getpid() != self._pid:
-            raise SandboxError("this run belongs to the process that started it", code=64, stage="run")
+        self._check_own()
         return self._collect()
 
     def wait(self, timeout: Optional[float] = None) -> ExecutionResult:
-        """The result. TimeoutError when it does not come within ``timeout`` seconds; the run goes on."""
+        """The result. TimeoutError when it does not come within ``timeout`` seconds; the run goes on. Any
+        other exception, such as one of a signal's handler, ends it."""
+        self._check_own()
+        until = None if timeout is None else time.monotonic() + timeout
         try:
-            self._poll(timeout)
-        except KeyboardInterrupt:
-            self.cancel()
-            self._free()
+            ended = self._poll(until)
+        except BaseException as e:
+            self._give_up(e)
             raise
+        if not ended:
+            raise TimeoutError("the run has not ended")
         return self._end()
 
-    def _poll(self, timeout: Optional[float]) -> None:
-        until = None if timeout is None else time.monotonic() + timeout
+    def _give_up(self, why: BaseException) -> None:
+        """Whoever waited cannot any more."""
+        self._free()
+        if _out_of_descriptors(why):
+            raise SandboxError("no descriptor for a run", stage="run", hint="raise the limit of open files",
+                               errno=errno.EMFILE) from why
+
+    def _poll(self, until: Optional[float]) -> bool:
+        """Has it ended by then?"""
         while (fd := self._fd_after_look()) >= 0:
-            left = None if until is None else max(0.0, until - time.monotonic())
             try:
+                left = None if until is None else max(0.0, until - time.monotonic())
                 if not self._sleep([fd], left) and left == 0.0:
-                    raise TimeoutError("the run has not ended")
+                    return False
             finally:
                 os.close(fd)
+        return True
 
     def _fd_after_look(self) -> int:
         """The look comes first, because it may start the run anew; -1: ended."""
-        if os.getpid() == self._pid and self._collect():
-            return -1
-        return self._own_fd()
+        return -1 if self._collect() else self._own_fd()
 
     def _sleep(self, fds: List[int], timeout: Optional[float]) -> bool:
         """Until one of the descriptors is readable, or the run has ended by another thread's hand."""
@@ -167,7 +189,7 @@ class Run:
             poll = select.poll()
             for fd in (*fds, read):
                 poll.register(fd, select.POLLIN)
-            return bool(poll.poll(None if timeout is None else timeout * 1000 + 1))
+            return bool(poll.poll(None if timeout is None else min(timeout, LONGEST_SLEEP) * 1000 + 1))
         finally:
             with self._lock:
                 if waker in self._wakers:
@@ -206,12 +228,14 @@ class Run:
 
     def cancel(self) -> None:
         """Ends the guest. Its result follows with the verdict ``cancelled``, unless it ended before."""
+        self._check_own()
         with self._lock:
             if self._outcome is None and self._job.pointer:
                 self._job.cancel()
 
     def signal(self, number: int) -> None:
         """Sends a signal to the guest's main process."""
+        self._check_own()
         with self._lock:
             if self._outcome is None and self._job.pointer:
                 self._job.signal(int(number))
@@ -222,30 +246,31 @@ class Run:
         return self._await().__await__()
 
     async def _await(self) -> ExecutionResult:
-        while not self._collect():
-            fd = self._own_fd()
-            if fd < 0:
-                continue
-            try:
-                await self._async_sleep([fd])
-            except asyncio.CancelledError:
-                self._free()
-                raise
-            finally:
-                os.close(fd)
+        self._check_own()
+        try:
+            while (fd := self._fd_after_look()) >= 0:
+                try:
+                    await self._async_sleep([fd])
+                finally:
+                    os.close(fd)
+        except BaseException as e:  # cancelled, most likely
+            self._give_up(e)
+            raise
         return self._end()
 
     # -- output as it comes ---------------------------------------------------------------------
 
     def stream(self) -> "Stream":
         """Events as they come; the last one holds the result. For ``for`` and for ``async for``."""
-        if not self._streamed:
-            raise ValueError("this run was not started with stream=True, or is being streamed already")
+        with self._lock:
+            if not self._streamed or self._has_stream:
+                raise ValueError("this run was not started with stream=True, or is being streamed already")
+            self._has_stream = True
         return Stream(self)
 
 
 class Stream(Iterator[StreamEvent], AsyncIterator[StreamEvent]):
-    """Events of a run. Closing it before its end (or leaving its ``with``) ends the guest."""
+    """Events of a run. Closing it before its end (or leaving its ``with``, or dropping it) ends the guest."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -280,41 +305,52 @@ class Stream(Iterator[StreamEvent], AsyncIterator[StreamEvent]):
         self.run._free()
 
     def __next__(self) -> StreamEvent:
-        while True:
-            event = self._event()
-            if event is not None:
-                return event
-            fds = self._fds()
-            try:
-                self.run._sleep(fds, None)
-            except KeyboardInterrupt:
-                self.close()
-                raise
-            finally:
-                for fd in fds:
-                    os.close(fd)
+        self.run._check_own()
+        try:
+            while (event := self._event()) is None:
+                fds = self._fds()
+                try:
+                    self.run._sleep(fds, None)
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+            return event
+        except StopIteration:
+            raise
+        except BaseException as e:
+            self._over = True
+            self.run._give_up(e)
+            raise
 
     async def __anext__(self) -> StreamEvent:
-        while True:
-            try:
-                event = self._event()
-            except StopIteration:
-                raise StopAsyncIteration from None
-            if event is not None:
-                return event
-            fds = self._fds()
-            try:
-                await self.run._async_sleep(fds)
-            except asyncio.CancelledError:
-                self.close()
-                raise
-            finally:
-                for fd in fds:
-                    os.close(fd)
+        self.run._check_own()
+        try:
+            while (event := self._event()) is None:
+                fds = self._fds()
+                try:
+                    await self.run._async_sleep(fds)
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+            return event
+        except StopIteration:
+            raise StopAsyncIteration from None
+        except BaseException as e:
+            self._over = True
+            self.run._give_up(e)
+            raise
 
     def _fds(self) -> List[int]:
         """What to wait for: the open streams, and when they are at their end, the run itself."""
-        found = [self.run._own_fd(stream) for stream in self._open] or [self.run._own_fd()]
+        found: List[int] = []
+        try:
+            for stream in [*self._open] or [0]:
+                found.append(self.run._own_fd(stream))
+        except OSError:
+            for fd in found:
+                if fd >= 0:
+                    os.close(fd)
+            raise
         return [fd for fd in found if fd >= 0]
 
     def _event(self) -> Optional[StreamEvent]:

@@ -1,7 +1,7 @@
 """What a caller may say, checked and written as the command would take it. Pure.
 
-The names are the config keys of cordon.toml(5); the engine's own field table is the truth, and a test
-compares this list with it.
+The names are the config keys of cordon.toml(5) and the flags of cordon-run(1) with "_" for "-"; the engine's
+own field table is the truth, and a test compares this list with it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,21 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Unio
 
 DURATIONS = frozenset({"time_limit", "cpu_time", "compile_time_limit"})
 SIZES = frozenset({"memory_limit", "max_output", "max_file_size", "disk_limit", "compile_memory_limit",
-                   "max_traffic"})
-COUNTS = frozenset({"cpu_limit", "processes", "file_descriptors", "max_files", "max_connections"})
+                   "max_traffic", "scratch_size"})
+COUNTS = frozenset({"cpu_limit", "processes", "file_descriptors", "max_files", "max_connections", "scratch_inodes"})
 BOOLS = frozenset({"kill_on_output_limit", "virtual_fs", "keep", "block_internal", "log_network",
-                   "unsafe_host_network", "reuse", "no_cache"})
+                   "unsafe_host_network", "reuse", "no_cache", "allow_filesystem"})
 TEXTS = frozenset({"temp_dir", "workspace", "allow_ports", "dns", "http_proxy", "network", "seccomp_profile",
                    "apparmor_profile", "backend", "runtime", "image", "rootfs", "cgroup", "require_tier", "venv",
                    "log"})
 LISTS = frozenset({"allow_read", "allow_write", "deny", "mount", "allow_network", "deny_network", "publish",
-                   "allow_host_port", "allow_binary", "output"})
+                   "allow_host_port", "allow_binary", "output", "allowed_binaries", "deny_patterns", "allow_domains",
+                   "allow_patterns"})
 NAMES = DURATIONS | SIZES | COUNTS | BOOLS | TEXTS | LISTS
+PORTS = frozenset({"allow_ports", "allow_host_port"})
+# What is not spelled as the key: flags that have "-" in the engine, and keys whose flag is another word.
+_FLAGS = {"allow_binary": "allow-binary", "allowed_binaries": "allow-binary", "deny_network": "deny-network",
+          "deny_patterns": "deny"}
 
 MAX_SOURCE_BYTES = 16 * 1024 * 1024
 
@@ -29,7 +34,7 @@ MAX_SOURCE_BYTES = 16 * 1024 * 1024
 def duration(name: str, value: Union[int, float, str]) -> str:
     """Seconds as a number, or text such as "1.5s"."""
     if isinstance(value, str):
-        return _words(name, value)
+        return one_text(name, value)
     seconds = _number(name, value, "a number of seconds")
     if seconds <= 0:
         raise ValueError(f"{name} must be more than 0 seconds, not {value}")
@@ -41,10 +46,16 @@ def duration(name: str, value: Union[int, float, str]) -> str:
 
 def size(name: str, value: Union[int, str]) -> str:
     """Bytes as a number, or text such as "100M"."""
-    return _words(name, value) if isinstance(value, str) else str(whole(name, value, 1))
+    return one_text(name, value) if isinstance(value, str) else str(whole(name, value, 1))
+
+
+def _own(value: Any) -> Any:
+    """A number of numpy's is as good as one of Python's."""
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
 
 
 def whole(name: str, value: Any, least: int) -> int:
+    value = _own(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
     if value < least:
@@ -55,6 +66,7 @@ def whole(name: str, value: Any, least: int) -> int:
 
 
 def _number(name: str, value: Any, what: str) -> float:
+    value = _own(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be {what}, not {type(value).__name__}")
     try:
@@ -66,7 +78,8 @@ def _number(name: str, value: Any, what: str) -> float:
     return number
 
 
-def _words(name: str, value: Any) -> str:
+def one_text(name: str, value: Any) -> str:
+    """A text or a path."""
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     if not isinstance(value, str):
@@ -79,10 +92,10 @@ def _words(name: str, value: Any) -> str:
 def strings(name: str, value: Any) -> List[str]:
     """A text, or several."""
     if isinstance(value, (str, os.PathLike)):
-        return [_words(name, value)]
+        return [one_text(name, value)]
     if isinstance(value, (bytes, Mapping)) or not hasattr(value, "__iter__"):
         raise TypeError(f"{name} must be a list of texts, not {type(value).__name__}")
-    return [_words(name, item) for item in value]
+    return [one_text(name, item) for item in value]
 
 
 def modules(name: str, value: Any) -> Optional[List[str]]:
@@ -119,17 +132,19 @@ def mounts(value: Any) -> List[str]:
     if value is None:
         return []
     if isinstance(value, str):
-        return [_words("mounts", value)]
+        return [one_text("mounts", value)]
+    if isinstance(value, (bytes, Mapping)) or not hasattr(value, "__iter__"):
+        raise TypeError(f"mounts must be a list of mounts, not {type(value).__name__}")
     written = []
     for item in value:
         if isinstance(item, (tuple, list)):
             if not 2 <= len(item) <= 3:
                 raise ValueError(f"mounts: {item!r} is not (source, destination[, mode])")
-            parts = [_words("mounts", part) for part in item]
+            parts = [one_text("mounts", part) for part in item]
             if any(":" in part for part in parts):
                 raise ValueError(f"mounts: a colon in {item!r}")
             item = ":".join(parts)
-        written.append(_words("mounts", item))
+        written.append(one_text("mounts", item))
     return written
 
 
@@ -205,20 +220,24 @@ def setting(name: str, value: Any) -> Iterator[Tuple[str, str]]:
         raise TypeError(f"unknown setting {name!r}")
     if value is None:
         return
-    if name in LISTS:
+    flag = _FLAGS.get(name, name)
+    if name in PORTS and not isinstance(value, str):
+        ports = value if hasattr(value, "__iter__") else [value]
+        text = ",".join(port if isinstance(port, str) else str(whole(name, port, 1)) for port in ports)
+        if text or name == "allow_ports":
+            yield flag, text
+    elif name in LISTS:
         for item in strings(name, value):
-            yield name, item
+            yield flag, item
     elif name in BOOLS:
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be a bool, not {type(value).__name__}")
-        yield name, "true" if value else "false"
+        yield flag, "true" if value else "false"
     elif name in DURATIONS:
-        yield name, duration(name, value)
+        yield flag, duration(name, value)
     elif name in SIZES:
-        yield name, size(name, value)
+        yield flag, size(name, value)
     elif name in COUNTS:
-        yield name, _words(name, value) if isinstance(value, str) else str(whole(name, value, 0))
-    elif name == "allow_ports" and not isinstance(value, str):
-        yield name, ",".join(str(whole(name, port, 1)) for port in value)
+        yield flag, one_text(name, value) if isinstance(value, str) else str(whole(name, value, 0))
     else:
-        yield name, _words(name, value)
+        yield flag, one_text(name, value)

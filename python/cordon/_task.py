@@ -7,7 +7,7 @@ import errno
 import os
 import select
 import time
-from ctypes import c_char_p, c_void_p
+from ctypes import c_void_p
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
@@ -124,7 +124,7 @@ class Task:
         dll = self._lib.dll
         inner = dll.cordon_task_result_run(result)
         error = dll.cordon_task_result_error(result)
-        changed = []
+        changed: List[str] = []
         while (path := dll.cordon_task_result_changed(result, len(changed), None)) is not None:
             changed.append(os.fsdecode(path))
         return Outcome(None if not inner else self._lib.outcome(c_void_p(inner)),

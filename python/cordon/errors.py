@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Type
+
 
 class SandboxError(Exception):
     """Cordon could not do what was asked. It never says anything about the guest: how a guest ended is a
@@ -24,9 +26,12 @@ class SandboxError(Exception):
         if hint and hasattr(self, "add_note"):  # Python 3.11 shows it below the message
             self.add_note(hint)
 
-    def __reduce__(self):  # keyword-only arguments survive pickling between processes
-        return _rebuild, (self.message, self.code, self.stage, self.hint, self.errno)
+    def __reduce__(self):  # keyword-only arguments survive pickling between processes, and so do subclasses
+        return _rebuild, (type(self), self.message), dict(self.__dict__)
 
 
-def _rebuild(message: str, code: int, stage: str, hint: str, errno: int) -> SandboxError:
-    return SandboxError(message, code=code, stage=stage, hint=hint, errno=errno)
+def _rebuild(kind: Type[SandboxError], message: str) -> SandboxError:
+    """Without what a subclass's own way of making one may ask for."""
+    made = kind.__new__(kind)
+    Exception.__init__(made, message)
+    return made

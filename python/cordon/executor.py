@@ -11,12 +11,14 @@ container: without Docker ``execute`` raises SandboxError.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from dataclasses import dataclass
 from typing import Any, Dict, Literal, Mapping, Optional, Tuple
 
 from . import _docker, _settings
 from .errors import SandboxError
+from .result import shown
 from .sandbox import Sandbox
 
 __all__ = ["ExecutionResult", "SandboxConfig", "SandboxError", "SandboxExecutor"]
@@ -40,6 +42,7 @@ class SandboxConfig:
     apparmor_profile: Optional[str] = None
 
     def __post_init__(self) -> None:
+        _settings.one_text("image", self.image)
         _settings.duration("timeout", self.timeout)
         _settings.size("memory_limit", self.memory_limit)
         if isinstance(self.cpu_limit, bool) or not isinstance(self.cpu_limit, (int, float)) or not 0 <= self.cpu_limit <= 1024:
@@ -55,7 +58,7 @@ _CHOICES: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
 
 @dataclass
 class ExecutionResult:
-    """How a command ended."""
+    """How a command ended. Output that is not UTF-8 has its other bytes as ``\\xff``."""
 
     exit_code: int
     stdout: str
@@ -82,9 +85,9 @@ class SandboxExecutor:
             raise TypeError(f"command must be text, not {type(command).__name__}")
         if timeout is not None:
             _settings.duration("timeout", timeout)
-        _docker.check(self.config.image)
+        await asyncio.to_thread(_docker.check, self.config.image)
         run = await self._sandbox.run_command_async(["bash", "-c", command], timeout=timeout)
-        return ExecutionResult(run.exit_code, run.stdout, run.stderr, run.timed_out)
+        return ExecutionResult(run.exit_code, *shown(run), run.timed_out)
 
     def _settings(self) -> Dict[str, Any]:
         config = self.config

@@ -17,12 +17,14 @@ import os
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _lib, _settings
+from . import _explain, _lib, _settings
 from .errors import SandboxError
 from .sandbox import Sandbox
 
 _FLAGS = {"seccomp_profile": "seccomp", "apparmor_profile": "apparmor", "allowed_imports": "allow-import",
-          "blocked_imports": "block-import"}
+          "blocked_imports": "block-import", "allow_domains": "allow-network", "allow_patterns": "allow-network"}
+_KEYS_ONLY = {"scratch_size": "sandbox.filesystem", "scratch_inodes": "sandbox.filesystem",
+              "allow_filesystem": "sandbox"}
 MODES = ("strict", "in-process")
 
 
@@ -178,24 +180,26 @@ class _Call:
     def __init__(self, sandbox: Sandbox) -> None:
         self._fds: List[int] = []
         self.stdin = b""
-        self._environ = dict(os.environ)
+        self._environ = _explain.environment(sandbox._discover)
         self.words = [_lib.program(), "grade", "--json"]
         if sandbox._profile:
             self.words += ["--profile", sandbox._profile]
-        if not sandbox._discover:
-            for name in [name for name in self._environ if name.startswith("CORDON_")]:
-                del self._environ[name]
-            self._environ["XDG_CONFIG_HOME"] = "/nonexistent"
-        if sandbox._config or not sandbox._discover:
-            self.words += ["--config", sandbox._config or self.file(b"")]
+        config = b""  # for what has no flag
         for name, value in [*sandbox._settings, *sandbox._imports()]:
-            if name == "env":
+            if name in _KEYS_ONLY:
+                if sandbox._config or sandbox._discover:
+                    raise ValueError(f"{name} is a key of the configuration, which the sandbox has already")
+                text = value if value in ("true", "false") or value.isdigit() else json.dumps(value)
+                config += f"[{_KEYS_ONLY[name]}]\n{name} = {text}\n".encode()
+            elif name == "env":
                 name, _, content = value.partition("=")
                 if "=" in value:
                     self._environ[name] = content  # not on the line, where others can read it
                 self.words += ["--env", name]
             else:
                 self.words.append(f"--{_FLAGS.get(name, name.replace('_', '-'))}={value}")
+        if sandbox._config or not sandbox._discover:
+            self.words += ["--config", sandbox._config or self.file(config)]
         for name, data in sandbox._files:
             self.words += ["--file", f"{name}={self.file(data)}"]
 

@@ -49,6 +49,7 @@ class ExecutionResult:
     enforcement: Dict[str, Any] = field(default_factory=dict)
     changed_files: List[Dict[str, Any]] = field(default_factory=list)
     diff: Optional[str] = None
+    outputs: List[Dict[str, Any]] = field(default_factory=list)
     stage: Optional[str] = None
     workspace_id: Optional[str] = None
     version: int = 1
@@ -84,6 +85,12 @@ def as_text(data: bytes, truncated: bool) -> Tuple[str, str]:
         return (_whole_characters(data) if truncated else data).decode(), "utf-8"
     except UnicodeDecodeError:
         return base64.b64encode(data).decode(), "base64"
+
+
+def shown(result: ExecutionResult) -> Tuple[str, str]:
+    """Both streams for results that cannot say how they are encoded: other bytes stand as ``\\xff``."""
+    return (result.stdout if result.stdout_encoding == "utf-8" else result.stdout_raw.decode("utf-8", "backslashreplace"),
+            result.stderr if result.stderr_encoding == "utf-8" else result.stderr_raw.decode("utf-8", "backslashreplace"))
 
 
 _PLAIN = frozenset(ExecutionResult.__dataclass_fields__) - {

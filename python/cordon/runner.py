@@ -31,6 +31,9 @@ from .guest.encode import MAX_BYTES, EncodeError, encode
 from .result import ExecutionResult
 from .sandbox import Sandbox
 
+__all__ = ["DockerRunner", "GuestException", "InProcessRunner", "SandboxConfig", "SandboxError", "SandboxResult",
+           "SandboxedRunner", "SecurityLevel", "SubprocessRunner", "create_runner"]
+
 logger = logging.getLogger("cordon.runner")
 
 MAX_OUTPUT = 16 * 1024 * 1024
@@ -39,6 +42,8 @@ _PARTS = ("__init__", "encode", "decode", "guard", "execute")
 
 
 class SecurityLevel(Enum):
+    """How much time, memory and how many modules code gets; the wall is the same."""
+
     PERMISSIVE = "permissive"
     STANDARD = "standard"
     STRICT = "strict"
@@ -69,15 +74,20 @@ class SandboxConfig:
         config = cls.for_level(SecurityLevel(found.get("CORDON_RUNNER_LEVEL", "standard")))
         changes: Dict[str, Any] = {}
         kinds: Tuple[Tuple[str, Callable[[str], Any]], ...] = (
-            ("timeout_seconds", float), ("max_memory_mb", int), ("allowed_modules", _words), ("data_dirs", _words))
+            ("timeout_seconds", _seconds), ("max_memory_mb", int), ("allowed_modules", _words), ("data_dirs", _words))
         for name, kind in kinds:
             text = found.get("CORDON_RUNNER_" + name.upper())
             if text is not None:
                 try:
                     changes[name] = kind(text)
                 except ValueError:
-                    raise ValueError(f"CORDON_RUNNER_{name.upper()}: {text!r} is not a number") from None
+                    raise ValueError(f"CORDON_RUNNER_{name.upper()}: {text!r} is no such number") from None
         return replace(config, **changes)
+
+
+def _seconds(text: str) -> float:
+    _settings.duration("timeout_seconds", float(text))
+    return float(text)
 
 
 def _words(text: str) -> Tuple[str, ...]:
@@ -150,11 +160,12 @@ class SubprocessRunner(SandboxedRunner):
         if not isinstance(config, SandboxConfig):
             raise TypeError(f"config must be a SandboxConfig, not {type(config).__name__}")
         modules = _settings.modules("allowed_modules", config.allowed_modules) or []
+        folders = [os.path.abspath(folder) for folder in _settings.strings("data_dirs", config.data_dirs)]
         self.config = config
         self._rules = f"only;{','.join(modules)};"
         self._sandbox = Sandbox(timeout=config.timeout_seconds, max_memory_mb=config.max_memory_mb,
                                 max_output_bytes=MAX_OUTPUT, level=SecurityLevel(config.security_level).value,
-                                allow_read=[os.path.abspath(os.fspath(d)) for d in config.data_dirs] or None,
+                                allow_read=folders or None,
                                 max_file_size=MAX_BYTES, **settings)
 
     def execute(self, code: str, context: Optional[Dict[str, Any]] = None) -> SandboxResult:
@@ -181,10 +192,11 @@ class SubprocessRunner(SandboxedRunner):
             if not isinstance(name, str):
                 raise TypeError(f"context: the name {name!r} is not text")
         try:
-            return encode({"code": code, "context": dict(context), "rules": self._rules, "outcome": outcome.path,
-                           "max_bytes": MAX_BYTES})
+            request = encode({"code": code, "context": dict(context), "rules": self._rules})
         except EncodeError as e:
             raise _unfit(context, e) from None
+        head = encode({"outcome": outcome.path, "max_bytes": MAX_BYTES})
+        return b"".join((len(head).to_bytes(4, "little"), head, request))
 
     def stats(self) -> Any:
         """See ``Sandbox.stats``."""
@@ -208,7 +220,7 @@ class DockerRunner(SubprocessRunner):
 
     def __init__(self, config: Optional[SandboxConfig] = None, image: str = _docker.DEFAULT_IMAGE,
                  runtime: Optional[str] = None) -> None:
-        _docker.check(image)
+        _docker.check(_settings.one_text("image", image))
         super().__init__(SandboxConfig.for_level(SecurityLevel.STRICT) if config is None else config,
                          backend="docker", image=image, runtime=runtime)
 

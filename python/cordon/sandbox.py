@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
 import weakref
 from collections import Counter, deque
 from dataclasses import dataclass
-from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
+from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _lib, _settings
+from . import _explain, _lib, _settings
 from ._run import Run, Stream
 from .errors import SandboxError
 from .result import ExecutionResult
@@ -18,6 +19,7 @@ from .result import ExecutionResult
 LEVELS = ("permissive", "standard", "strict")
 BLOCKED_BY_DEFAULT = ("os", "subprocess", "shutil", "sys", "socket")
 _SAMPLES = 4096
+_LOOK_AT = 32  # runs that are held; from here on those that have ended give their descriptors back
 
 Stdin = Union[None, str, bytes, int, Any]
 
@@ -66,7 +68,7 @@ def _after_fork() -> None:
     """A child has none of the parent's runs, and locks that other threads held at the fork stay held for ever."""
     for sandbox in list(_sandboxes):
         sandbox._lock = threading.Lock()
-        sandbox._active = set()
+        sandbox._active = weakref.WeakSet()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -84,8 +86,8 @@ class Sandbox:
     ``max_output_bytes`` per stream hold for every run. A ``level`` or ``profile`` (or a ``config`` file)
     brings limits of its own, which replace those defaults unless they are given.
 
-    ``allowed_imports``  the modules Python source may import; without it all but os, subprocess, shutil,
-                         sys and socket. A convenience on top of the wall, not a part of it.
+    ``allowed_imports``  the modules Python source may import; without it, here and in the configuration,
+                         all but os, subprocess, shutil, sys and socket. A convenience on top of the wall, not a part of it.
     ``blocked_imports``  modules it may not import, whatever allows them
     ``filesystem``       files for the working directory: ``{"data.csv": "a,b", "sub/x.bin": b"…"}``
     ``env``              ``{"NAME": "value"}``; nothing of the caller's environment is inherited
@@ -110,7 +112,8 @@ class Sandbox:
                  blocked_imports: Optional[Sequence[str]] = None, discover: bool = False, **settings: Any) -> None:
         self._lease = _lib.Lease()
         self._lock = threading.Lock()
-        self._active: Set[Run] = set()
+        self._active: "weakref.WeakSet[Run]" = weakref.WeakSet()  # a run that is dropped ends
+        self._look_at = _LOOK_AT
         self._closed = False
         self._verdicts: Counter[str] = Counter()
         self._errors = 0
@@ -156,10 +159,12 @@ class Sandbox:
     # -- requests -------------------------------------------------------------------------------
 
     def _imports(self) -> List[Tuple[str, str]]:
-        """Module control of Python source."""
+        """Module control of Python source. What is allowed, here or in the configuration, replaces the default block."""
         # an empty list allows nothing, and one that is not set allows everything
         allowed = self._allowed if self._allowed is None else self._allowed or ["__future__"]
-        blocked = [*(BLOCKED_BY_DEFAULT if allowed is None else ()), *(self._blocked or ())]
+        is_default = allowed is None and not ((self._config or self._discover) and _explain.allows_imports(
+            self._config, self._profile, self._discover))
+        blocked = [*(BLOCKED_BY_DEFAULT if is_default else ()), *(self._blocked or ())]
         return [("allowed_imports", name) for name in allowed or ()] + [("blocked_imports", name) for name in blocked]
 
     def _request(self, stdin: Stdin, streamed: bool, timeout: Any, env: Any,
@@ -193,6 +198,10 @@ class Sandbox:
                 raise ValueError("this sandbox is closed")
             run = Run(self._lease, request, streamed, self._ended)
             self._active.add(run)
+            held = list(self._active) if len(self._active) >= self._look_at else []
+        if held:
+            ended = sum(one._collect() for one in held)
+            self._look_at = max(_LOOK_AT, 2 * (len(held) - ended))
         return run
 
     def _ended(self, run: Run, outcome: Union[ExecutionResult, SandboxError]) -> None:
@@ -211,7 +220,7 @@ class Sandbox:
               timeout: Union[None, float, str] = None,
               env: Union[None, Mapping[str, Optional[str]], Sequence[str]] = None,
               files: Optional[Mapping[str, Union[str, bytes]]] = None, stream: bool = False) -> Run:
-        """Starts source text and returns at once."""
+        """Starts source text and returns at once. The run ends when nobody holds it any more."""
         if not isinstance(language, str):
             raise TypeError(f"language must be text, not {type(language).__name__}")
         source = _settings.source(code)
@@ -244,7 +253,7 @@ class Sandbox:
                       env: Union[None, Mapping[str, Optional[str]], Sequence[str]] = None,
                       files: Optional[Mapping[str, Union[str, bytes]]] = None,
                       allow_write: Sequence[str] = (), stream: bool = False) -> Run:
-        """Starts a command and returns at once."""
+        """Starts a command and returns at once. The run ends when nobody holds it any more."""
         words = _settings.command(argv)
         request = self._request(stdin, stream, timeout, env, files)
         request.set_argv(words)
@@ -290,16 +299,17 @@ class Sandbox:
         with self._lock:
             self._closed = True
             active = list(self._active)
-        for run in active:
-            run.cancel()
-        for run in active:
-            try:
-                run.wait()
-            except SandboxError:
-                pass
-        for run in active:
-            run._free()
-        self._finalizer()
+        try:
+            for run in active:
+                with contextlib.suppress(SandboxError):
+                    run.cancel()
+            for run in active:
+                with contextlib.suppress(SandboxError, ValueError):  # how it ended is not asked here
+                    run.wait()
+        finally:
+            for run in active:
+                run._free()
+            self._finalizer()
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -330,9 +340,10 @@ def _profile(level: Any, profile: Optional[str]) -> Optional[str]:
 
 
 def _descriptor(stdin: Any) -> int:
-    if type(stdin) is int:
-        return stdin
     try:
-        return stdin.fileno()
+        fd = stdin if type(stdin) is int else stdin.fileno()
     except (AttributeError, OSError):
         raise TypeError(f"stdin must be text, bytes, a descriptor or a file, not {type(stdin).__name__}") from None
+    if not 0 <= fd < 2 ** 31:  # a C int: the rest would be cut off
+        raise ValueError(f"stdin: {fd} is no descriptor")
+    return fd

@@ -13,14 +13,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import re
+import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import _settings, _task
-from .result import from_engine
+from .result import from_engine, shown
+
+__all__ = ["SandboxConfig", "SandboxResult", "TestResult", "apply_action", "cleanup", "prepare_workspace", "run_tests"]
 
 CONFIG_FILE = "configs/sandbox.yaml"
 DEFAULT_BINARIES = ("ast-grep", "sg", "python3", "python", "pytest", "bash", "sh", "git", "node", "npm", "make", "gcc",
@@ -44,16 +48,20 @@ class SandboxConfig:
     jailer: str = "native"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "work_root", os.fspath(self.work_root))
-        object.__setattr__(self, "logs_dir", os.fspath(self.logs_dir))
+        for name in ("work_root", "logs_dir"):
+            object.__setattr__(self, name, _settings.one_text(name, getattr(self, name)))
+            if not getattr(self, name):
+                raise ValueError(f"{name} is empty; '.' is the working directory")
         object.__setattr__(self, "allowed_binaries", tuple(_settings.strings("allowed_binaries",
                                                                              self.allowed_binaries)))
         if self.enable_jail is not True:
             raise ValueError("enable_jail must be True: nothing runs without a wall")
         if self.jailer not in ("native", "docker", "gvisor", "oci"):
             raise ValueError(f"jailer: unknown backend {self.jailer!r}")
-        _settings.duration("default_timeout_sec", self.default_timeout_sec)
-        _settings.duration("cpu_time_sec", self.cpu_time_sec)
+        for name in ("default_timeout_sec", "cpu_time_sec"):
+            text = _settings.duration(name, getattr(self, name))
+            if not text[:1].isdigit():
+                raise ValueError(f"{name}: {text!r} is no time")
         _settings.whole("mem_limit_mb", self.mem_limit_mb, 1)
 
     @classmethod
@@ -105,7 +113,8 @@ def _from_yaml(path: Union[None, str, "os.PathLike[str]"]) -> Dict[str, Any]:
 
 @dataclass
 class SandboxResult:
-    """What a command did. ``diff`` is for `git apply`; ``changed_files`` are paths."""
+    """What a command did. ``diff`` is for `git apply`; ``changed_files`` are paths. Output that is not UTF-8 has
+    its other bytes as ``\\xff``."""
 
     stdout: str
     stderr: str
@@ -127,10 +136,12 @@ class TestResult(SandboxResult):
 
 def prepare_workspace(task_id: str, files: Mapping[str, Union[str, bytes]],
                       config: Optional[SandboxConfig] = None) -> pathlib.Path:
-    """A new folder for the task with these files in it; an earlier one of the same id is removed."""
+    """A new folder for the task with these files in it; an earlier one of the same id is removed. A folder that
+    somebody else made is not: ValueError."""
     config = SandboxConfig.load() if config is None else config
     _check_id(task_id)
     contents = sorted(_settings.files(files))
+    _check_earlier(task_id, config)
     return pathlib.Path(_task.Task(_options(config), task_id, contents).path)
 
 
@@ -166,6 +177,40 @@ def _check_id(task_id: Any) -> None:
         raise TypeError(f"task_id must be text, not {type(task_id).__name__}")
     if not _ID.match(task_id):
         raise ValueError(f"task_id: {task_id!r} is not a plain name of letters, digits, dot, dash and underscore")
+
+
+def _check_earlier(task_id: str, config: SandboxConfig) -> None:
+    """What the name stands for goes: it must be ours, by its root's name, its record or its log."""
+    root = os.path.abspath(config.work_root)
+    path = os.path.join(root, task_id)
+    try:
+        if not os.listdir(path):
+            return
+    except FileNotFoundError:
+        return
+    except OSError:
+        pass  # no folder, or one that a guest has closed
+    if os.path.basename(root) == SandboxConfig.work_root or os.path.lexists(os.path.join(root, ".meta", task_id)):
+        return
+    for pause in (0, 0.05, 0.5):  # another process that prepares the same one writes its log last
+        time.sleep(pause)
+        if _is_prepared(os.path.join(config.logs_dir, task_id + ".jsonl")):
+            return
+    raise ValueError(f"{path} is there and was not made by prepare_workspace: remove it, or name another work_root")
+
+
+def _is_prepared(log: str) -> bool:
+    """Was the task prepared, and not cleaned up since?"""
+    last = None
+    try:
+        with open(log, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                if '"prepare"' in line or '"cleanup"' in line:  # a command may say so as well
+                    event = json.loads(line).get("event")
+                    last = event if event in ("prepare", "cleanup") else last
+    except (OSError, ValueError):
+        pass
+    return last == "prepare"
 
 
 def _located(workspace: Union[str, "os.PathLike[str]"], config: SandboxConfig) -> str:
@@ -209,5 +254,5 @@ def _act(workspace: Union[str, "os.PathLike[str]"], action: Mapping[str, Any], c
     if done.run is None:
         return SandboxResult("", "", done.exit_code, done.duration_sec, error=done.error)
     ended = from_engine(*done.run)
-    return SandboxResult(ended.stdout, ended.stderr, done.exit_code, done.duration_sec, done.diff, done.changed,
-                         done.error, ended.timed_out)
+    return SandboxResult(*shown(ended), done.exit_code, done.duration_sec, done.diff, done.changed, done.error,
+                         ended.timed_out)

@@ -40,7 +40,7 @@ enum backend_end {
 struct backend_usage {
     uint64_t cpu_user_ns, cpu_sys_ns;
     uint64_t peak_memory_bytes;
-    uint64_t processes_peak, processes_now;
+    uint64_t processes_peak;
     uint64_t processes_refused; /* forks refused at the limit */
     uint64_t oom_kills;
     uint64_t throttled_ns;
@@ -81,10 +81,11 @@ struct netclient;
 struct guest {
     const struct backend *backend;
     const struct plan *plan;
-    int event_fd; /* readable when the guest has ended */
+    int event_fd; /* readable when the guest has ended, or has begun: see tells_begun */
     int stdio[3]; /* our ends: write to 0, read from 1 and 2; -1 when closed */
     pid_t pid;    /* host's view of the guest's first process of ours; 0 when there is none */
     struct netclient *net; /* its broker, NULL: none; belongs to who supervises the guest */
+    bool tells_begun;      /* event_fd also says when its program runs: see begun */
     bool is_last; /* the caller ends after it, and calls settle before: finish need not wait for
                      the kernel to take the namespaces of a guest without processes apart */
     void *priv;
@@ -111,6 +112,9 @@ struct backend {
     int (*measure)(struct guest *guest, struct backend_usage *ret_usage);
     /* Stops or continues every process of the guest, unseen by it. -1: not possible here. */
     int (*pause)(struct guest *guest, bool pause);
+    /* After event_fd of a guest that tells was readable: true when that was the news that its
+     * program runs; it has not ended. */
+    bool (*begun)(struct guest *guest);
     /* After event_fd was readable: -1 when every process of the guest is gone, else a descriptor
      * that becomes readable when they are. */
     int (*lingers)(struct guest *guest);

@@ -9,8 +9,10 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 static inline bool fdsend_raise(void)
 {
@@ -33,6 +35,34 @@ static inline ssize_t fdsend(int sock, const struct msghdr *msg, int flags)
             return -1;
         }
     }
+}
+
+#define FDSEND_MAX 64 /* descriptors in one message of ours */
+
+/* The same with descriptors. */
+static inline ssize_t fdsend_fds(int sock, const struct iovec *parts, size_t n_parts,
+                                 const int *fds, size_t n_fds, int flags)
+{
+    union {
+        char space[CMSG_SPACE(sizeof(int) * FDSEND_MAX)];
+        struct cmsghdr align;
+    } control;
+    struct msghdr msg = {.msg_iov = (struct iovec *)parts, .msg_iovlen = n_parts};
+    if (n_fds > FDSEND_MAX) {
+        errno = EINVAL;
+        return -1;
+    }
+    if (n_fds > 0) {
+        memset(&control, 0, CMSG_SPACE(n_fds * sizeof(int)));
+        msg.msg_control = control.space;
+        msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+        cmsg->cmsg_level = SOL_SOCKET;
+        cmsg->cmsg_type = SCM_RIGHTS;
+        cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
+        memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
+    }
+    return fdsend(sock, &msg, flags);
 }
 
 #endif

@@ -55,6 +55,20 @@ static inline bool str_eq(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
+/* One after the other, on paths where printf's work would show. False, and empty, when they do not
+ * fit. */
+static inline bool str_join(char *ret, size_t size, const char *a, const char *b, const char *c)
+{
+    size_t n[] = {strlen(a), strlen(b), strlen(c)};
+    *ret = '\0';
+    if (n[0] + n[1] + n[2] >= size)
+        return false;
+    memcpy(ret, a, n[0]);
+    memcpy(ret + n[0], b, n[1]);
+    memcpy(ret + n[0] + n[1], c, n[2] + 1);
+    return true;
+}
+
 static inline bool str_starts(const char *s, const char *prefix)
 {
     return strncmp(s, prefix, strlen(prefix)) == 0;

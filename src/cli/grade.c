@@ -210,24 +210,73 @@ static int parse_jobs(struct grade_cli *c, struct cordon_err *err)
     return 0;
 }
 
+/* Which option belongs to which way of grading. What is in none goes with all. */
+static const struct {
+    int option;
+    grade_way *way;
+    bool chooses; /* and is given once */
+} grade_ways[] = {
+    {GRADE_OPT_PROBLEMS, grade_cli_bulk, true},    {GRADE_OPT_JSONL, grade_cli_bulk, true},
+    {GRADE_OPT_TESTS, grade_cli_tests, true},      {GRADE_OPT_CASES, grade_cli_judge, true},
+    {GRADE_OPT_STDIN, grade_cli_judge, false},     {GRADE_OPT_EXPECT, grade_cli_judge, false},
+    {GRADE_OPT_SAMPLES, grade_cli_bulk, false},    {GRADE_OPT_OUT, grade_cli_bulk, false},
+    {GRADE_OPT_RESUME, grade_cli_bulk, false},     {GRADE_OPT_PASS_AT, grade_cli_bulk, false},
+    {GRADE_OPT_ENTRY, grade_cli_tests, false},     {GRADE_OPT_DOCTEST, grade_cli_tests, false},
+    {GRADE_OPT_COPY_BACK, grade_cli_tests, false}, {GRADE_OPT_IN_PROCESS, grade_cli_tests, false},
+    {GRADE_OPT_COMPARE, grade_cli_judge, false},   {GRADE_OPT_INTERACTOR, grade_cli_judge, false},
+    {GRADE_OPT_STOP, grade_cli_judge, false},
+};
+
+static const char *grade_option_name(int option)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(grade_options); i++)
+        if (grade_options[i].id == option)
+            return grade_options[i].name;
+    return "";
+}
+
+/* The option that says what is graded against; of several the first in the table. */
+static int chosen_by(const struct grade_cli *c, grade_way **ret)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(grade_ways); i++)
+        if ((grade_ways[i].chooses || grade_ways[i].way == grade_cli_judge) &&
+            options_has(&c->options, grade_ways[i].option)) {
+            *ret = grade_ways[i].way;
+            return grade_ways[i].option;
+        }
+    return -1;
+}
+
+/* On the command line: a variable is for those runs that have a use for it. */
+static size_t times_given(const struct grade_cli *c, int option)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < c->options.n_own; i++)
+        n += c->options.own[i].id == option && !c->options.own[i].from_environ;
+    return n;
+}
+
 static int choose(const struct grade_cli *c, grade_way **ret, struct cordon_err *err)
 {
-    if (options_has(&c->options, GRADE_OPT_PROBLEMS) || options_has(&c->options, GRADE_OPT_JSONL)) {
-        *ret = grade_cli_bulk;
-        return 0;
+    int by = chosen_by(c, ret);
+    if (by < 0 || (*ret == grade_cli_judge && !options_has(&c->options, GRADE_OPT_CASES) &&
+                   !options_has(&c->options, GRADE_OPT_STDIN) &&
+                   !options_has(&c->options, GRADE_OPT_EXPECT))) {
+        err_set(err, CORDON_ERR_USAGE, "options", 0, "nothing to grade against");
+        return err_hint(
+            err, "--tests FILE, --cases PATH, --problems FILE, or --stdin FILE --expect FILE");
     }
-    if (options_has(&c->options, GRADE_OPT_TESTS)) {
-        *ret = grade_cli_tests;
-        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(grade_ways); i++) {
+        int option = grade_ways[i].option;
+        size_t given = times_given(c, option);
+        if (given > 0 && (grade_ways[i].way != *ret || (grade_ways[i].chooses && option != by)))
+            return err_set(err, CORDON_ERR_USAGE, "options", 0, "--%s does not go with --%s",
+                           grade_option_name(option), grade_option_name(by));
+        if (given > 1 && grade_ways[i].chooses)
+            return err_set(err, CORDON_ERR_USAGE, "options", 0, "--%s is given more than once",
+                           grade_option_name(option));
     }
-    if (options_has(&c->options, GRADE_OPT_CASES) || options_has(&c->options, GRADE_OPT_STDIN) ||
-        options_has(&c->options, GRADE_OPT_EXPECT)) {
-        *ret = grade_cli_judge;
-        return 0;
-    }
-    err_set(err, CORDON_ERR_USAGE, "options", 0, "nothing to grade against");
-    return err_hint(err,
-                    "--tests FILE, --cases PATH, --problems FILE, or --stdin FILE --expect FILE");
+    return 0;
 }
 
 static int grade_status(const struct grade_outcome *o)

@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/grade.h"
 #include "grade/bulk.h"
+#include "grade/reach.h"
 #include "policy/units.h"
 
 #define PASS_AT_MAX 16
@@ -194,6 +195,24 @@ static int open_items(struct bulk_cli *t, const struct options *o, struct cordon
     return 0;
 }
 
+/* Other samples hold right answers, too, and a result is nobody's to write but ours. */
+static int bulk_cli_reach(const struct grade_cli *c, struct cordon_err *err)
+{
+    static const struct {
+        int option;
+        const char *what;
+    } files[] = {{GRADE_OPT_PROBLEMS, "file of problems"},
+                 {GRADE_OPT_SAMPLES, "file of samples"},
+                 {GRADE_OPT_JSONL, "file of tasks"},
+                 {GRADE_OPT_OUT, "file of results"}};
+    struct reach reach = {0};
+    int r = reach_init(&reach, c->policy, err);
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++)
+        r = reach_check(&reach, options_get(&c->options, files[i].option), files[i].what, err);
+    reach_done(&reach);
+    return r;
+}
+
 static unsigned cores(void)
 {
     cpu_set_t set;
@@ -207,7 +226,8 @@ static int bulk_cli_prepare(struct bulk_cli *t, struct grade_cli *c, struct cord
         return err_set(err, CORDON_ERR_USAGE, "options", 0,
                        "%.100s: the submissions come from a file", o->argv[0]);
     if (parse_pass_at(t, options_get(o, GRADE_OPT_PASS_AT), err) < 0 ||
-        parse_format(t, o, err) < 0 || open_items(t, o, err) < 0 || open_out(t, o, err) < 0)
+        parse_format(t, o, err) < 0 || bulk_cli_reach(c, err) < 0 || open_items(t, o, err) < 0 ||
+        open_out(t, o, err) < 0)
         return -1;
     struct bulk *b = &t->bulk;
     b->loop = &c->loop;

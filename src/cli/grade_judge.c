@@ -1,6 +1,7 @@
 /* `cordon grade` with cases: judge mode. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -104,6 +105,9 @@ static int judge_cases(const struct grade_cli *c, struct judge *j, struct cases 
                        "--cases and --stdin or --expect exclude each other");
     if (path && cases_from_path(cases, path, err) < 0)
         return -1;
+    struct stat st;
+    if (path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+        j->cases_file = path;
     j->interactor = options_get(o, GRADE_OPT_INTERACTOR);
     if (!j->interactor)
         j->interactor = cases->interactor;

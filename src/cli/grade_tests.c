@@ -8,6 +8,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/grade.h"
+#include "grade/reach.h"
 #include "grade/tests.h"
 #include "lang/load.h"
 
@@ -61,6 +62,16 @@ static char *module_name(const char *path)
     return name;
 }
 
+static int tests_cli_reach(const struct grade_cli *c, const char *file, struct cordon_err *err)
+{
+    struct reach reach = {0};
+    int r = reach_init(&reach, c->policy, err);
+    if (r == 0)
+        r = reach_check(&reach, file, "file of tests", err);
+    reach_done(&reach);
+    return r;
+}
+
 static int tests_cli_load(struct tests_cli *t, struct grade_cli *c, struct cordon_err *err)
 {
     const struct options *o = &c->options;
@@ -70,7 +81,8 @@ static int tests_cli_load(struct tests_cli *t, struct grade_cli *c, struct cordo
         err_set(err, CORDON_ERR_USAGE, "options", 0, "--tests wants one submission");
         return err_hint(err, "cordon grade --tests TEST.py USER.py");
     }
-    if (lang_load_file(file, TESTS_TEXT_MAX, &t->tests, &k->tests_len, err) < 0 ||
+    if (tests_cli_reach(c, file, err) < 0 ||
+        lang_load_file(file, TESTS_TEXT_MAX, &t->tests, &k->tests_len, err) < 0 ||
         lang_load_file(o->argv[0], TESTS_TEXT_MAX, &t->source, &k->source_len, err) < 0)
         return -1;
     if (!jsonw_is_utf8(t->tests, k->tests_len))

@@ -1,6 +1,8 @@
 /* The log of a run on stderr. Runs in the command, before the guest exists and after it is gone. */
 #include "cli/log.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -239,18 +241,39 @@ void log_begin(enum log_level level, const struct policy *policy, char *const *a
     log_write(&text);
 }
 
-void log_network(enum log_level level, const struct policy *policy,
-                 const struct netwire_record *record)
-{
-    _cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
-    log_network_text(level, policy, record, &text);
-    log_write(&text);
-}
-
 void log_end(enum log_level level, const struct policy *policy, const struct result *result,
              const char *hint)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
     log_end_text(level, policy, result, hint, &text);
     log_write(&text);
+}
+
+void log_cut(enum log_level level, const struct policy *policy, const struct result *result)
+{
+    if (level == LOG_QUIET || result->verdict == VERDICT_OUTPUT_LIMIT)
+        return;
+    for (int i = 0; i < 2; i++)
+        if (result->out[i].truncated)
+            fprintf(stderr, "Warning: standard %s was cut at %s (--max-output)\n",
+                    i == 0 ? "output" : "error", policy->values[FIELD_MAX_OUTPUT].written);
+}
+
+const char *log_not_found(const struct result *result, char ret_hint[static LOG_HINT_MAX])
+{
+    const char *name = result->plan ? result->plan->command : NULL;
+    const char *slash = name ? strrchr(name, '/') : NULL;
+    if (result->exit_code != RESULT_NOT_FOUND || !result->error[0] || !slash ||
+        access(name, X_OK) < 0)
+        return "";
+    if (name[0] == '/')
+        snprintf(ret_hint, LOG_HINT_MAX,
+                 "it is on this host, but not in the guest: --file %.200s=%.200s -- ./%.200s",
+                 slash + 1, name, slash + 1);
+    else
+        snprintf(ret_hint, LOG_HINT_MAX,
+                 "it is in this folder, but not in the guest's: --file %.200s=%.200s, or "
+                 "--workspace .",
+                 slash + 1, name);
+    return ret_hint;
 }

@@ -17,6 +17,7 @@
 #include "base/util.h"
 #include "cli/cli.h"
 #include "cli/log.h"
+#include "cli/log_queue.h"
 #include "cli/place.h"
 #include "cli/run.h"
 #include "cli/terminal.h"
@@ -61,11 +62,13 @@ struct run_cli {
     struct place result;
     int status_fd, stdin_fd;
     enum log_level log;
+    struct log_queue lines;
 };
 
 static void cli_done(struct run_cli *c)
 {
     terminal_leave(&c->terminal);
+    log_queue_end(&c->lines);
     run_done(&c->job);
     lang_done(&c->lang);
     free(c->text);
@@ -87,8 +90,11 @@ static void cli_on_done(struct run_job *job)
 
 static void cli_on_network(void *data, const struct netwire_record *record)
 {
-    const struct run_cli *c = ((struct run_job *)data)->data;
-    log_network(c->log, c->policy, record);
+    struct run_cli *c = ((struct run_job *)data)->data;
+    _cleanup_buf_ struct buf line = BUF_INIT(4096);
+    log_network_text(c->log, c->policy, record, &line);
+    if (line.len > 0)
+        log_queue_add(&c->lines, &c->loop, line.data, line.len);
 }
 
 /* The kernel tells the guest's foreground processes. */
@@ -132,8 +138,12 @@ static int cli_status_fd(struct run_cli *c, const char *text, struct cordon_err 
     char *end;
     errno = 0;
     long fd = strtol(text, &end, 10);
-    if (errno || *end || end == text || fd < 0 || fd > 1 << 20 || fcntl((int)fd, F_GETFD) < 0)
+    int flags =
+        errno || *end || end == text || fd < 0 || fd > 1 << 20 ? -1 : fcntl((int)fd, F_GETFL);
+    if (flags < 0)
         return cli_refuse(c, OPT_STATUS_FD, "status-fd", text, 0, ": not an open descriptor", err);
+    if ((flags & O_ACCMODE) == O_RDONLY)
+        return cli_refuse(c, OPT_STATUS_FD, "status-fd", text, 0, ": open for reading only", err);
     c->status_fd = (int)fd;
     return 0;
 }
@@ -158,8 +168,11 @@ static int cli_open(struct run_cli *c, struct cordon_err *err)
     }
     if (status && cli_status_fd(c, status, err) < 0)
         return -1;
+    struct stat st;
     if (in && (c->stdin_fd = open(in, O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0)
         return cli_refuse(c, OPT_STDIN, "stdin", in, errno, "", err);
+    if (in && fstat(c->stdin_fd, &st) == 0 && S_ISDIR(st.st_mode))
+        return cli_refuse(c, OPT_STDIN, "stdin", in, EISDIR, "", err);
     return 0;
 }
 
@@ -199,22 +212,64 @@ static int cli_write_status(const struct run_cli *c, const char *text, size_t le
 }
 
 /* The result goes where it was asked for; a result that cannot be delivered is our failure. */
-static int cli_report(struct run_cli *c, const char *hint)
+static int cli_write_result(struct run_cli *c)
 {
     struct result *r = &c->job.result;
-    int status = r->exit_code;
     _cleanup_buf_ struct buf text = BUF_INIT(SIZE_MAX / 4);
-    if (cli_wants_result(c)) {
-        result_json(r, &text);
-        buf_char(&text, '\n');
-        if (text.failed || (c->json && cli_write(1, text.data, text.len) < 0) ||
-            place_write(&c->result, text.data, text.len) < 0 ||
-            cli_write_status(c, text.data, text.len) < 0) {
-            fprintf(stderr, "Error: the result could not be written: %s\n", strerror(errno));
+    if (!cli_wants_result(c))
+        return r->exit_code;
+    result_json(r, &text);
+    buf_char(&text, '\n');
+    if (!text.failed && (!c->json || cli_write(1, text.data, text.len) == 0) &&
+        place_write(&c->result, text.data, text.len) == 0 &&
+        cli_write_status(c, text.data, text.len) == 0)
+        return r->exit_code;
+    fprintf(stderr, "Error: the result could not be written: %s\n", strerror(errno));
+    return CORDON_ERR_INTERNAL;
+}
+
+/* The line, the configuration or a named file is wrong: whoever reads results gets one of that,
+ * too, where the line could be read that far. */
+static int cli_refused(struct run_cli *c, const struct cordon_err *err)
+{
+    struct cordon_err ignored;
+    const char *result = options_get(&c->options, OPT_RESULT);
+    const char *status = options_get(&c->options, OPT_STATUS_FD);
+    c->json |= options_has(&c->options, OPT_JSON);
+    if (result && !place_is_open(&c->result))
+        (void)place_open(&c->result, result);
+    if (status && c->status_fd < 0)
+        (void)cli_status_fd(c, status, &ignored);
+    cli_fail(err);
+    result_from_error(&c->job.result, err);
+    return cli_write_result(c);
+}
+
+/* Of a line that cannot be read: was it to be answered in JSON? */
+static bool cli_asks_json(char **argv)
+{
+    for (size_t i = 1; argv[i] && !str_eq(argv[i], "--"); i++)
+        if (str_eq(argv[i], "--json"))
+            return true;
+    return false;
+}
+
+static int cli_report(struct run_cli *c, const char *hint)
+{
+    const struct result *r = &c->job.result;
+    log_queue_end(&c->lines);
+    int status = cli_write_result(c);
+    /* a reader that went away has had what it wanted */
+    for (int i = 0; i < 2; i++)
+        if (r->out[i].lost_errno && r->out[i].lost_errno != EPIPE) {
+            fprintf(stderr, "Error: standard %s could not be written: %s\n",
+                    i == 0 ? "output" : "error", strerror(r->out[i].lost_errno));
             status = CORDON_ERR_INTERNAL;
         }
-    }
-    log_end(c->log, c->policy, r, hint);
+    if (!c->json)
+        log_cut(c->log, c->policy, r);
+    char found[LOG_HINT_MAX];
+    log_end(c->log, c->policy, r, hint[0] ? hint : log_not_found(r, found));
     return status;
 }
 
@@ -334,6 +389,18 @@ static int cli_resolve(struct run_cli *c, struct cordon_err *err)
     return policy_resolve(&input, &c->policy, err);
 }
 
+/* A folder that is used as it is needs no keeping. */
+static int cli_check_keep(const struct run_cli *c, struct cordon_err *err)
+{
+    const struct policy_value *keep = policy_value(c->policy, FIELD_KEEP),
+                              *w = policy_value(c->policy, FIELD_WORKSPACE);
+    if (!keep->num || keep->origin.source != FROM_COMMAND || c->in ||
+        (w->set && w->num == WORKSPACE_OVERLAY))
+        return 0;
+    err_set(err, CORDON_ERR_USAGE, "options", 0, "--keep: there is no workspace to be kept");
+    return err_hint(err, "--workspace DIR, which is DIR:overlay");
+}
+
 static int cli_check_terminal(struct run_cli *c, struct cordon_err *err)
 {
     bool by_variable =
@@ -363,7 +430,7 @@ static int cli_prepare(struct run_cli *c, struct cordon_err *err)
     c->is_interactive = options_has(&c->options, OPT_TERMINAL);
     if (c->is_interactive && (terminal_check(err) < 0 || cli_check_terminal(c, err) < 0))
         return -1;
-    if (cli_resolve(c, err) < 0)
+    if (cli_resolve(c, err) < 0 || cli_check_keep(c, err) < 0)
         return -1;
     c->log = (enum log_level)policy_num(c->policy, FIELD_LOG);
     if (cli_open(c, err) < 0)
@@ -380,8 +447,20 @@ static struct run_cli *cli_new(struct cli_run_in *in)
     c->terminal = TERMINAL_INIT;
     c->signal_fd = c->status_fd = c->stdin_fd = -1;
     c->result = PLACE_NONE;
+    c->lines = (struct log_queue)LOG_QUEUE_INIT;
     c->loop.epoll_fd = -1;
     return c;
+}
+
+/* One that is there already and another one cannot both be it. */
+static int cli_check_workspace(const struct run_cli *c, const struct cli_run_in *in,
+                               struct cordon_err *err)
+{
+    for (size_t i = 0; in && in->base && i < c->options.n_settings; i++)
+        if (str_eq(c->options.settings[i].name, "workspace"))
+            return err_set(err, CORDON_ERR_USAGE, "options", 0,
+                           "--workspace does not go with workspace run, which has one");
+    return 0;
 }
 
 int cli_run_in(struct cli_run_in *in, int argc, char **argv)
@@ -400,13 +479,12 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
         return cli_fail(&err);
     }
     if (cli_parse(verb, argc, argv, &c->options, &help, &err) < 0) {
-        free(c);
-        return cli_fail(&err);
-    }
-    if (help) {
+        c->json = cli_asks_json(argv);
+        status = cli_refused(c, &err);
+    } else if (help) {
         status = cli_help_verb(verb);
-    } else if (cli_prepare(c, &err) < 0) {
-        status = cli_fail(&err);
+    } else if (cli_check_workspace(c, in, &err) < 0 || cli_prepare(c, &err) < 0) {
+        status = cli_refused(c, &err);
     } else if (cli_run_job(c, &err) < 0) {
         terminal_leave(&c->terminal); /* before anything is said */
         result_from_error(&c->job.result, &err);

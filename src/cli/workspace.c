@@ -1,5 +1,6 @@
 /* `cordon workspace`: folders that guests change while the host's stay as they are. One function
  * per sub-command; the work is in the workspace room. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +68,6 @@ static void workspace_log(const struct call *c, const char *id, const struct eve
 static int workspace_do_new(struct call *c, struct cordon_err *err)
 {
     struct workspace ws;
-    if (c->argc > 0)
-        return err_set(err, CORDON_ERR_USAGE, "usage", 0, "new takes --from and --id, no words");
     if (workspace_new(c->root, options_get(&c->options, OPT_ID), options_get(&c->options, OPT_FROM),
                       &ws, err) < 0)
         return -1;
@@ -234,7 +233,7 @@ static void apply_list(const char *head, const char *const *paths, size_t n)
                 str_eq(head, "protected") ? ": " : "",
                 !str_eq(head, "protected") ? ""
                 : why                      ? why
-                                           : "a link out of the folder");
+                                           : "leads out of its folder");
     }
 }
 
@@ -364,17 +363,29 @@ static int workspace_call(struct call *c, const char *word, int *ret_status, str
     static const struct {
         const char *word;
         int (*run)(struct call *c, struct cordon_err *err);
+        int most; /* words after it */
     } rows[] = {
-        {"new", workspace_do_new},     {"diff", workspace_do_diff},
-        {"apply", workspace_do_apply}, {"discard", workspace_do_discard},
-        {"rm", workspace_do_rm},       {"ls", workspace_do_ls},
-        {"gc", workspace_do_gc},
+        {"new", workspace_do_new, 0},
+        {"diff", workspace_do_diff, 1},
+        {"apply", workspace_do_apply, INT_MAX},
+        {"discard", workspace_do_discard, 1},
+        {"rm", workspace_do_rm, 1},
+        {"ls", workspace_do_ls, 0},
+        {"gc", workspace_do_gc, 0},
     };
     if (str_eq(word, "run"))
         return workspace_do_run(c, ret_status, err);
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-        if (str_eq(word, rows[i].word))
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!str_eq(word, rows[i].word))
+            continue;
+        if (c->argc <= rows[i].most)
             return rows[i].run(c, err);
+        err_set(err, CORDON_ERR_USAGE, "usage", 0, "workspace %s: '%.200s' is one word too many",
+                word, c->argv[rows[i].most]);
+        policy_err_clean(err);
+        return err_hint(err, rows[i].most == 0 ? "it takes options only: --from, --id, --json"
+                                               : "it takes one id; paths go with apply");
+    }
     return workspace_unknown(word, err);
 }
 

@@ -303,6 +303,9 @@ static int bulk_feed(struct bulk *b, struct bulk_item *held, struct cordon_err *
         } else if (item.broken) {
             bulk_emit_broken(b, &item, item.broken);
             bulk_item_done(&item);
+        } else if (item.unfit) {
+            bulk_emit(b, &item, &(struct bulk_line){.verdict = "CE", .message = item.unfit});
+            bulk_item_done(&item);
         } else if (item.task.tests) {
             w->item = item;
             w->item.task.entry = w->item.entry;

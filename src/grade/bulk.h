@@ -23,6 +23,8 @@
 #define BULK_LINE_MAX ((size_t)16 << 20)
 #define BULK_JOBS_MAX 256u
 
+#define BULK_UNFIT "the sample is no program: not a text, or one with a NUL in it"
+
 enum bulk_format { BULK_HUMANEVAL, BULK_MBPP, BULK_TASKS };
 
 /* One problem, with how its samples did. */
@@ -45,6 +47,7 @@ struct bulk_item {
     bool id_is_number;
     size_t sample;      /* of its problem */
     const char *broken; /* why it cannot be graded; NULL: it can */
+    const char *unfit;  /* why no program is in it: CE, a sample like any other; NULL: one is */
     struct tests_task task;
     const char *entry[1];
     /* tasks only */
@@ -108,6 +111,9 @@ struct bulk_problem *bulk_find(struct bulk *b, const char *id);
 /* The next sample: 1, 0 at the end, -1 when reading fails. */
 int bulk_next(struct bulk *b, struct bulk_item *ret, struct cordon_err *err);
 void bulk_item_done(struct bulk_item *item);
+/* bulk_blank.c: the line with an empty text in the place of what this key of it has, whatever that
+ * is; false: it has no such key, or no such shape. Pure. */
+bool bulk_blank(const char *line, size_t len, const char *key, struct buf *out);
 /* bulk_task.c: a line of --jsonl, into an item that says so if it is broken. */
 void bulk_task(struct bulk *b, struct bulk_item *item, const struct jsonr_node *root);
 

@@ -35,15 +35,14 @@ static const char *read_id(const struct jsonr_node *node, struct arena *arena, b
     return text ? arena_strdup(arena, text) : NULL;
 }
 
-/* Strings of a list, one a line. */
+/* Texts of a list, one a line. */
 static const char *read_lines(const char *first, const struct jsonr_node *list, struct arena *arena)
 {
     struct buf text = BUF_INIT(BULK_LINE_MAX);
     if (first && *first)
         buf_printf(&text, "%s\n", first);
     for (const struct jsonr_node *i = jsonr_first(list); i; i = i->next)
-        if (jsonr_cstr(i))
-            buf_printf(&text, "%s\n", jsonr_cstr(i));
+        buf_printf(&text, "%s\n", jsonr_cstr(i));
     char *joined = buf_take(&text);
     const char *kept = joined ? arena_strdup(arena, joined) : NULL;
     free(joined);
@@ -75,6 +74,9 @@ static bool problem_mbpp(struct bulk_problem *p, const struct jsonr_node *root, 
     const char *code = jsonr_cstr(jsonr_get(root, "code"));
     if (!list || list->type != JSONR_ARRAY || !code)
         return false;
+    for (const struct jsonr_node *i = jsonr_first(list); i; i = i->next)
+        if (!jsonr_cstr(i))
+            return false;
     p->tests = read_lines(setup, list, arena);
     p->solution = arena_strdup(arena, code);
     p->reference = p->solution;
@@ -187,12 +189,15 @@ static void item_from_problem(struct bulk_item *item, struct bulk_problem *p, co
 
 static void item_from_sample(struct bulk *b, struct bulk_item *item, const struct jsonr_node *root)
 {
-    const char *code = jsonr_cstr(jsonr_get(root, "completion"));
+    const struct jsonr_node *given = jsonr_get(root, "completion");
+    const char *code = jsonr_cstr(given);
     item->id = read_id(jsonr_get(root, "task_id"), &item->arena, &item->id_is_number);
     struct bulk_problem *p = item->id ? bulk_find(b, item->id) : NULL;
     if (p)
         item_from_problem(item, p, code ? code : "");
-    if (!item->id || !code)
+    if (!code)
+        item->unfit = BULK_UNFIT;
+    if (!item->id || !given)
         item->broken = "not a sample; it needs task_id and completion";
     else if (!p)
         item->broken = "no problem has this task_id";
@@ -216,6 +221,32 @@ static int next_line(struct bulk *b, size_t *ret_len, struct cordon_err *err)
     }
 }
 
+static void read_item(struct bulk *b, struct bulk_item *item, const struct jsonr_node *root)
+{
+    if (b->format == BULK_TASKS)
+        bulk_task(b, item, root);
+    else
+        item_from_sample(b, item, root);
+}
+
+/* A line that cannot be read for what the sample is: half a surrogate pair, bytes that are no
+ * UTF-8, more than fits. A model must not be able to take a bad sample out of the count. Where
+ * something else is wrong as well, or there is no sample, the line is broken. */
+static void read_unfit(struct bulk *b, struct bulk_item *item, size_t len, const char *why)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(BULK_LINE_MAX);
+    const struct jsonr_node *root;
+    struct cordon_err ignored;
+    item->broken = arena_strdup(&item->arena, why);
+    if (!bulk_blank(b->line, len, b->format == BULK_TASKS ? "code" : "completion", &text) ||
+        read_json(b->items_name, b->line_number, text.data, text.len, &item->arena, &root,
+                  &ignored) < 0)
+        return;
+    item->unfit = item->broken;
+    item->broken = NULL;
+    read_item(b, item, root);
+}
+
 int bulk_next(struct bulk *b, struct bulk_item *item, struct cordon_err *err)
 {
     *item = (struct bulk_item){.index = b->n_read};
@@ -234,12 +265,10 @@ int bulk_next(struct bulk *b, struct bulk_item *item, struct cordon_err *err)
     struct cordon_err why;
     const struct jsonr_node *root;
     if (read_json(b->items_name, b->line_number, b->line, len, &item->arena, &root, &why) < 0)
-        item->broken = arena_strdup(&item->arena, why.message);
-    else if (b->format == BULK_TASKS)
-        bulk_task(b, item, root);
+        read_unfit(b, item, len, why.message);
     else
-        item_from_sample(b, item, root);
-    if (item->broken && !strchr(item->broken, ':'))
+        read_item(b, item, root);
+    if (item->broken && !str_starts(item->broken, b->items_name))
         item->broken = arena_printf(&item->arena, "%.200s:%zu: %.300s", b->items_name,
                                     b->line_number, item->broken);
     return 1;

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "grade/bulk.h"
+#include "policy/fields.h"
 
 static const struct field *limit_field(const char *key)
 {
@@ -50,12 +51,17 @@ static int task_policy(struct bulk *b, struct bulk_item *item, const struct json
         }
         all[n++] = (struct policy_setting){.name = f->key, .value = text};
     }
-    for (const struct jsonr_node *i = jsonr_first(files); i; i = i->next)
-        if (i != main_file && i->type == JSONR_STRING)
+    for (const struct jsonr_node *i = jsonr_first(files); i; i = i->next) {
+        if (i->type != JSONR_STRING && i != main_file) {
+            item->broken = arena_printf(&item->arena, "files: %.60s is not a text", i->key);
+            return -1;
+        }
+        if (i != main_file)
             all[n++] = (struct policy_setting){.name = "filesystem",
                                                .value = i->key,
                                                .data = i->u.string.data,
                                                .data_len = i->u.string.len};
+    }
     input.settings = all;
     input.n_settings = n;
     struct cordon_err err;
@@ -75,15 +81,22 @@ static const struct jsonr_node *task_main_file(const struct jsonr_node *files)
     return jsonr_first(files);
 }
 
+/* A text, or a list of them, one a line; NULL: neither. */
 static const char *task_tests(const struct jsonr_node *node, struct arena *arena)
 {
-    if (jsonr_cstr(node) || !node || node->type != JSONR_ARRAY)
+    if (!node || node->type != JSONR_ARRAY)
         return jsonr_cstr(node);
     struct buf text = BUF_INIT(BULK_LINE_MAX);
-    for (const struct jsonr_node *i = jsonr_first(node); i; i = i->next)
-        buf_printf(&text, "%s\n", jsonr_cstr(i) ? jsonr_cstr(i) : "");
+    bool fine = true;
+    for (const struct jsonr_node *i = jsonr_first(node); i && fine; i = i->next) {
+        fine = jsonr_cstr(i) != NULL;
+        if (fine)
+            buf_printf(&text, "%s\n", jsonr_cstr(i));
+    }
+    if (fine && jsonr_count(node) == 0)
+        return "";
     char *joined = buf_take(&text);
-    const char *kept = joined ? arena_strdup(arena, joined) : NULL;
+    const char *kept = joined && fine ? arena_strdup(arena, joined) : NULL;
     free(joined);
     return kept;
 }
@@ -92,6 +105,26 @@ static bool task_bool(const struct jsonr_node *root, const char *key)
 {
     const struct jsonr_node *node = jsonr_get(root, key);
     return node && node->type == JSONR_BOOL && node->u.boolean;
+}
+
+/* Lines may have more than we read. A key that is nearly one of those a task can do without, and
+ * does, was meant to be it; without the others it is no task anyhow. */
+static void task_check_keys(struct bulk_item *item, const struct jsonr_node *root)
+{
+    static const char *const optional[] = {"language",  "compare", "limits",    "entry",
+                                           "copy_back", "doctest", "in_process"};
+    for (const struct jsonr_node *n = jsonr_first(root); n && n->key && !item->broken;
+         n = n->next) {
+        struct fields_near near = fields_near_start(n->key);
+        for (size_t i = 0; n->key_len >= 4 && i < ARRAY_SIZE(optional); i++)
+            if (!jsonr_get(root, optional[i]))
+                fields_near_try(&near, optional[i]);
+        if (str_eq(n->key, "lang") && !jsonr_get(root, "language"))
+            near.best = "language";
+        if (near.best)
+            item->broken = arena_printf(&item->arena, "unknown key '%.60s' (did you mean '%s'?)",
+                                        n->key, near.best);
+    }
 }
 
 void bulk_task(struct bulk *b, struct bulk_item *item, const struct jsonr_node *root)
@@ -114,6 +147,10 @@ void bulk_task(struct bulk *b, struct bulk_item *item, const struct jsonr_node *
     t->tests = task_tests(jsonr_get(root, "tests"), &item->arena);
     t->tests_len = t->tests ? strlen(t->tests) : 0;
     t->source = jsonr_cstr(code);
+    if (code && !t->source) {
+        item->unfit = BULK_UNFIT;
+        t->source = "";
+    }
     t->source_len = t->source ? strlen(t->source) : 0;
     t->copy_back = task_bool(root, "copy_back");
     t->doctest = task_bool(root, "doctest");
@@ -121,7 +158,17 @@ void bulk_task(struct bulk *b, struct bulk_item *item, const struct jsonr_node *
     item->entry[0] = jsonr_cstr(jsonr_get(root, "entry"));
     t->entry = item->entry;
     t->n_entry = item->entry[0] ? 1 : 0;
-    if (!item->id || !t->source || (!t->tests && !item->cases))
+    task_check_keys(item, root);
+    if (item->broken) {
+        t->policy = item->policy;
+        return;
+    }
+    const struct jsonr_node *tests = jsonr_get(root, "tests");
+    if (tests && item->cases)
+        item->broken = "both tests and cases: a task has one of them";
+    else if (tests && tests->type == JSONR_ARRAY && !t->tests)
+        item->broken = "tests: a list of texts, and one of them is none";
+    else if (!item->id || !t->source || (!t->tests && !item->cases))
         item->broken = "not a task; it needs id, code or files, and tests or cases";
     else if (t->tests && item->language && !str_eq(item->language, "python"))
         item->broken = "tests are for language python; others have cases";

@@ -195,16 +195,23 @@ static int listing_read(const char *dir, struct listing *ret, struct cordon_err 
     return r;
 }
 
-/* The file beside NAME.in, or NULL; the text lives in the arena. */
-static const char *answer_of(struct cases *cases, const char *dir, const char *stem)
+/* The file beside NAME.in, or NULL; the text lives in the arena. Of two nobody knows which is
+ * right. */
+static int answer_of(struct cases *cases, const char *dir, const char *stem, const char **ret,
+                     struct cordon_err *err)
 {
-    static const char *const ends[] = {".out", ".ans"};
-    for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
-        char *path = arena_printf(&cases->arena, "%s/%s%s", dir, stem, ends[i]);
-        if (path && access(path, F_OK) == 0)
-            return path;
+    const char *out = arena_printf(&cases->arena, "%s/%s.out", dir, stem);
+    const char *ans = arena_printf(&cases->arena, "%s/%s.ans", dir, stem);
+    if (!out || !ans)
+        return err_nomem(err, "cases");
+    bool has_out = access(out, F_OK) == 0, has_ans = access(ans, F_OK) == 0;
+    if (has_out && has_ans) {
+        err_set(err, CORDON_ERR_CONFIG, "cases", 0, "two expected outputs: %.300s and %.300s", out,
+                ans);
+        return err_hint(err, "remove one of them");
     }
-    return NULL;
+    *ret = has_out ? out : has_ans ? ans : NULL;
+    return 0;
 }
 
 static int folder_case(struct cases *cases, const char *dir, const char *group, const char *file,
@@ -216,8 +223,12 @@ static int folder_case(struct cases *cases, const char *dir, const char *group, 
         return err_nomem(err, "cases");
     stem[strlen(stem) - 3] = '\0';
     const char *name = group ? arena_printf(&cases->arena, "%s/%s", group, stem) : stem;
-    if (!name || cases_add_files(cases, name, in, answer_of(cases, dir, stem), err) < 0)
-        return name ? -1 : err_nomem(err, "cases");
+    const char *answer = NULL;
+    if (!name)
+        return err_nomem(err, "cases");
+    if (answer_of(cases, dir, stem, &answer, err) < 0 ||
+        cases_add_files(cases, name, in, answer, err) < 0)
+        return -1;
     cases->rows[cases->n - 1].group = group;
     return 0;
 }

@@ -204,6 +204,25 @@ static int add_groups(struct reader *r, size_t from, bool listed)
     return 0;
 }
 
+/* Nothing could fail in it: whoever answers nothing would have its points. */
+static int check_groups(struct reader *r, size_t from, const struct jsonr_node *groups)
+{
+    const struct cases *c = r->cases;
+    for (const struct jsonr_node *n = jsonr_first(groups); n; n = n->next) {
+        const char *name = jsonr_cstr(jsonr_get(n, "name"));
+        bool used = false;
+        for (size_t i = from; i < c->n && !used; i++)
+            used = c->rows[i].group && str_eq(c->rows[i].group, name);
+        if (used)
+            continue;
+        err_set(r->err, CORDON_ERR_CONFIG, "cases", 0,
+                "%.200s:%u:%u: the group '%.60s' has no case", r->name, n->pos.line, n->pos.column,
+                name);
+        return err_hint(r->err, "give a case this \"group\", or leave the group out");
+    }
+    return 0;
+}
+
 /* Limits of the document hold for cases that say nothing. */
 static void spread(struct cases *c, size_t from, const struct cases_row *defaults)
 {
@@ -252,7 +271,9 @@ static int read_document(struct reader *r, const struct jsonr_node *root)
             return -1;
     }
     spread(r->cases, from, &defaults);
-    return add_groups(r, from, groups != NULL);
+    if (add_groups(r, from, groups != NULL) < 0)
+        return -1;
+    return check_groups(r, from, groups);
 }
 
 int cases_from_node(struct cases *cases, const char *name, const char *folder,

@@ -23,11 +23,6 @@ struct piece {
 static const char *const kind_names[] = {"trimmed", "exact",     "token",
                                          "float",   "unordered", "checker"};
 
-const char *compare_kind_name(enum compare_kind kind)
-{
-    return kind_names[kind];
-}
-
 static int parse_tolerance(const char *text, struct compare *ret, struct cordon_err *err)
 {
     char *end;
@@ -190,6 +185,45 @@ static bool is_number(const struct piece *p, double *ret)
     return isfinite(*ret);
 }
 
+/* A whole number without its sign and the zeros before it; false: it has a point or an exponent. */
+static bool is_whole(const struct piece *p, struct piece *ret, bool *ret_negative)
+{
+    size_t i = *p->data == '-' || *p->data == '+';
+    *ret_negative = *p->data == '-';
+    while (i < p->len && p->data[i] == '0')
+        i++;
+    *ret = (struct piece){p->data + i, p->len - i};
+    for (; i < p->len; i++)
+        if (p->data[i] < '0' || p->data[i] > '9')
+            return false;
+    return true;
+}
+
+/* How far two numbers are apart. Whole ones digit by digit: as floating point, those of more than
+ * fifteen digits may be equal when they are not. */
+static double distance(const struct piece *e, double want, const struct piece *a, double got)
+{
+    char text[NUMBER_MAX + 1];
+    struct piece x, y;
+    bool minus_x, minus_y;
+    int borrow = 0;
+    if (!is_whole(e, &x, &minus_x) || !is_whole(a, &y, &minus_y) || minus_x != minus_y)
+        return fabs(want - got);
+    if (x.len < y.len || (x.len == y.len && memcmp(x.data, y.data, x.len) < 0)) {
+        struct piece other = x;
+        x = y;
+        y = other;
+    }
+    for (size_t i = 0; i < x.len; i++) {
+        int digit = x.data[x.len - 1 - i] - '0' - borrow;
+        digit -= i < y.len ? y.data[y.len - 1 - i] - '0' : 0;
+        borrow = digit < 0;
+        text[x.len - 1 - i] = (char)('0' + digit + 10 * borrow);
+    }
+    text[x.len] = '\0';
+    return strtod(text, NULL);
+}
+
 static bool words_equal(const struct compare *c, const struct piece *e, const struct piece *a)
 {
     double want, got;
@@ -197,7 +231,7 @@ static bool words_equal(const struct compare *c, const struct piece *e, const st
         return true;
     if (c->kind != COMPARE_FLOAT || !is_number(e, &want) || !is_number(a, &got))
         return false;
-    double off = fabs(want - got);
+    double off = distance(e, want, a, got);
     return off <= c->tolerance || off <= c->tolerance * fabs(want);
 }
 

@@ -34,7 +34,6 @@ enum compare_answer {
 /* "exact", "trimmed", "token", "float", "float:1e-9", "unordered", else the path of a checker. A
  * word that is nearly one of these and no file is refused. */
 int compare_parse(const char *text, struct compare *ret, struct cordon_err *err);
-const char *compare_kind_name(enum compare_kind kind);
 
 /* why (of size why_size, may be NULL): where they differ first, one line, printable; empty when
  * they do not. */

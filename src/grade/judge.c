@@ -2,67 +2,32 @@
 #include "grade/judge.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "grade/judge_internal.h"
+#include "grade/reach.h"
 
 /* ---- what the submission must not reach ---- */
 
-static bool is_below(const char *path, const char *dir)
-{
-    char real[PATH_MAX];
-    if (!dir || !realpath(dir, real))
-        return false;
-    size_t len = strlen(real);
-    return str_eq(real, "/") ||
-           (strncmp(path, real, len) == 0 && (path[len] == '\0' || path[len] == '/'));
-}
-
-/* The grant that would show the file to the submission, or NULL. */
-static const char *reached_by(const struct policy *p, const char *path)
-{
-    static const char *const runtime[] = {"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc"};
-    static const enum field_id lists[] = {FIELD_ALLOW_READ, FIELD_ALLOW_WRITE, FIELD_MOUNTS};
-    static const enum field_id paths[] = {FIELD_WORKSPACE, FIELD_VENV, FIELD_ROOTFS};
-    for (size_t i = 0; i < ARRAY_SIZE(runtime); i++)
-        if (is_below(path, runtime[i]))
-            return runtime[i];
-    for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
-        const struct policy_value *v = policy_value(p, lists[i]);
-        for (size_t k = 0; k < v->n_items; k++)
-            if (is_below(path, v->items[k].text))
-                return v->items[k].text;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-        if (policy_has(p, paths[i]) && is_below(path, policy_text(p, paths[i])))
-            return policy_text(p, paths[i]);
-    const struct policy_value *v = policy_value(p, FIELD_FILES);
-    for (size_t k = 0; k < v->n_items; k++)
-        if (is_below(path, v->items[k].extra))
-            return v->items[k].extra;
-    return NULL;
-}
-
+/* A checker or an interactor may have the answers in it. */
 static int check_reach(const struct judge *j, struct cordon_err *err)
 {
-    for (size_t i = 0; i < j->cases->n; i++) {
-        const struct cases_row *row = &j->cases->rows[i];
-        char real[PATH_MAX];
-        if (!row->expected.path || !realpath(row->expected.path, real))
-            continue;
-        const char *grant = reached_by(j->policy, real);
-        if (!grant)
-            continue;
-        err_set(err, CORDON_ERR_USAGE, "judge", 0,
-                "%.200s: the submission could read this expected output, it lies in %.200s",
-                row->expected.path, grant);
-        return err_hint(err, "keep expected outputs outside of what the submission is shown");
-    }
-    return 0;
+    struct reach reach = {0};
+    int r = reach_init(&reach, j->policy, err);
+    for (size_t i = 0; r == 0 && i < j->cases->n; i++)
+        r = reach_check(&reach, j->cases->rows[i].expected.path, "expected output", err);
+    if (r == 0)
+        r = reach_check(&reach, j->cases_file, "file of cases", err);
+    if (r == 0 && j->compare.kind == COMPARE_CHECKER)
+        r = reach_check(&reach, j->compare.checker, "checker", err);
+    if (r == 0)
+        r = reach_check(&reach, j->interactor, "interactor", err);
+    reach_done(&reach);
+    return r;
 }
 
 /* ---- programs ---- */
@@ -287,7 +252,7 @@ static void forget_rest(struct judge_state *s)
 static int judge_all(struct judge *j, struct cordon_err *err)
 {
     struct judge_state *s = j->state;
-    uint64_t begin = supervise_now_ns();
+    uint64_t begin = clock_ns();
     if (check_reach(j, err) < 0 || make_rows(j, err) < 0)
         return -1;
     if (j->compare.kind == COMPARE_CHECKER && !j->interactor &&
@@ -300,7 +265,7 @@ static int judge_all(struct judge *j, struct cordon_err *err)
     if (!s->outcome.verdict && run_cases(j, err) < 0)
         return -1;
     forget_rest(s);
-    s->outcome.total_ns = supervise_now_ns() - begin;
+    s->outcome.total_ns = clock_ns() - begin;
     return judge_sum(&s->outcome, j->cases, s->fractions, err);
 }
 

@@ -37,6 +37,7 @@ struct judge {
     size_t text_len;
     char *const *command; /* a command */
     const struct cases *cases;
+    const char *cases_file; /* that they were read from, outputs and all; NULL: none */
     struct compare compare;
     const char *interactor; /* NULL: none */
     unsigned jobs;          /* 0 means 1 */

@@ -292,6 +292,16 @@ static void slot_keep(struct judge_slot *s)
         (void)grade_keep(o, text, len, JUDGE_OUTPUT_KEPT, &t->expected);
 }
 
+/* An interactor that falls over the early end of a submission is right in that: only of a checker
+ * an error that nobody caught is its own. */
+static enum judge_word slot_helper_word(const struct judge_slot *s, double *ret_fraction)
+{
+    const struct judge_program *checker = &s->judge->state->checker;
+    bool told = !s->judge->interactor && checker->lang.lang;
+    return judge_word_of_helper(&s->helper.result, told ? checker->lang.lang->name : NULL,
+                                ret_fraction);
+}
+
 /* Its own words, one line, after who said them. */
 static void helper_message(const struct result *r, const char *who, char *ret, size_t size)
 {
@@ -312,7 +322,7 @@ static void slot_by_helper(struct judge_slot *s, const char *who)
 {
     char message[600];
     double fraction;
-    enum judge_word word = judge_word_of_helper(&s->helper.result, &fraction);
+    enum judge_word word = slot_helper_word(s, &fraction);
     helper_message(&s->helper.result, who, message, sizeof(message));
     s->judge->state->fractions[s->index] = fraction;
     slot_word(s, word, word == JUDGE_AC ? "" : message);
@@ -363,15 +373,14 @@ static bool slot_after_talk(struct judge_slot *s)
     char message[1400];
     double ignored;
     if (s->helper_over && !s->run_over) {
-        if (judge_word_of_helper(&s->helper.result, &ignored) != JUDGE_AC)
+        if (slot_helper_word(s, &ignored) != JUDGE_AC)
             run_cancel(&s->run); /* nothing it does can change that any more */
         return false;
     }
     if (!s->run_over || !s->helper_over)
         return false;
     enum judge_word word = slot_run_word(s, message, sizeof(message));
-    bool helper_decided =
-        s->helper_first && judge_word_of_helper(&s->helper.result, &ignored) != JUDGE_AC;
+    bool helper_decided = s->helper_first && slot_helper_word(s, &ignored) != JUDGE_AC;
     if (word != JUDGE_AC && !helper_decided)
         slot_word(s, word, message);
     else

@@ -90,8 +90,10 @@ void judge_slot_clear(struct judge_slot *slot);
 /* ---- judge_verdict.c: pure ---- */
 enum judge_word judge_word_of(const struct result *result);
 bool judge_is_out_of_memory(const char *language, const struct result *result);
-/* What a checker or an interactor said by its end. *ret_fraction as for the points of the case. */
-enum judge_word judge_word_of_helper(const struct result *result, double *ret_fraction);
+/* What a checker in this language (NULL: an executable, an interactor) said by its end.
+ * *ret_fraction as for the points of the case. */
+enum judge_word judge_word_of_helper(const struct result *result, const char *language,
+                                     double *ret_fraction);
 /* "exit status 3", "signal 11 (Segmentation fault)", "Memory limit exceeded (64M)". */
 void judge_describe(const struct result *result, char *ret_text, size_t size);
 /* Verdict, score and groups of the whole from its rows. */

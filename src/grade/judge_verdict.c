@@ -10,6 +10,13 @@
 
 const char *const judge_words[] = {"AC", "WA", "PE", "TLE", "MLE", "RE", "OLE", "CE", "SE"};
 
+/* The command is not in the guest: no submission ran. (One that ends with this status has no error
+ * of ours with it.) */
+static bool judge_is_missing(const struct result *r)
+{
+    return r->exit_code == RESULT_NOT_FOUND && r->error[0];
+}
+
 enum judge_word judge_word_of(const struct result *r)
 {
     switch (r->verdict) {
@@ -19,7 +26,7 @@ enum judge_word judge_word_of(const struct result *r)
     case VERDICT_MEMORY_LIMIT: return JUDGE_MLE;
     case VERDICT_OUTPUT_LIMIT:
     case VERDICT_DISK_LIMIT: return JUDGE_OLE;
-    case VERDICT_NONZERO_EXIT:
+    case VERDICT_NONZERO_EXIT: return judge_is_missing(r) ? JUDGE_SE : JUDGE_RE;
     case VERDICT_SIGNALED:
     case VERDICT_PROCESS_LIMIT: return JUDGE_RE;
     case VERDICT_REJECTED: return JUDGE_CE;
@@ -52,31 +59,64 @@ bool judge_is_out_of_memory(const char *language, const struct result *r)
     return false;
 }
 
-/* A line "points 0.5 ...", else what it said begins with the number: a share of the case's points.
- */
+/* A line "points 0.5 ...", or what it said begins with the number: a share of the case's points.
+ * A checker may repeat what the submission wrote, lines like that included: more than one of them,
+ * or one that may be cut off, says nothing. */
 static bool helper_points(const struct result_stream *said, double *ret)
 {
     static const char word[] = "points ";
-    char text[64];
-    size_t at = 0, n = strlen(word);
-    for (size_t i = 0; i + n <= said->len && at == 0; i++)
-        if ((i == 0 || said->data[i - 1] == '\n') && memcmp(said->data + i, word, n) == 0)
-            at = i + n;
-    n = MIN(said->len - at, sizeof(text) - 1);
-    if (n == 0)
+    char text[64], *end;
+    size_t n = strlen(word), found = 0;
+    if (said->truncated)
         return false;
-    memcpy(text, said->data + at, n);
-    text[n] = '\0';
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || !(value >= 0) || !(value <= 1))
-        return false;
-    *ret = value;
-    return true;
+    for (size_t i = 0; i < said->len; i++) {
+        bool line = i == 0 || said->data[i - 1] == '\n';
+        bool named = line && i + n <= said->len && memcmp(said->data + i, word, n) == 0;
+        if (!named && i > 0)
+            continue;
+        const char *at = said->data + i + (named ? n : 0);
+        size_t len = MIN((size_t)(said->data + said->len - at), sizeof(text) - 1);
+        memcpy(text, at, len);
+        text[len] = '\0';
+        double value = strtod(text, &end);
+        bool number = end != text;
+        if (!number && !named)
+            continue;
+        if (!number || ++found > 1 || !(value >= 0) || !(value <= 1))
+            return false;
+        *ret = value;
+    }
+    return found == 1;
+}
+
+/* A line that the runtime of this language writes when nobody caught an error. The status it ends
+ * with then means something else when a checker says it. */
+static bool helper_crashed(const char *language, const struct result_stream *said)
+{
+    static const char *const lines[][2] = {{"python", "Traceback (most recent call last):"},
+                                           {"python", "  File \""}, /* it does not parse */
+                                           {"javascript", "Node.js v"},
+                                           {"typescript", "Node.js v"},
+                                           {"go", "panic: "},
+                                           {"go", "goroutine "},
+                                           {"go", "fatal error: "},
+                                           {"java", "Exception in thread "}};
+    for (size_t i = 0; language && i < ARRAY_SIZE(lines); i++) {
+        size_t n = strlen(lines[i][1]);
+        const char *at = said->data, *end = said->data + said->len;
+        while (str_eq(language, lines[i][0]) && at && (size_t)(end - at) >= n) {
+            if (memcmp(at, lines[i][1], n) == 0)
+                return true;
+            at = memchr(at, '\n', (size_t)(end - at));
+            at = at ? at + 1 : NULL;
+        }
+    }
+    return false;
 }
 
 /* testlib's statuses. Anything else, its own "fail" (3) included, is no judgement. */
-enum judge_word judge_word_of_helper(const struct result *r, double *ret_fraction)
+enum judge_word judge_word_of_helper(const struct result *r, const char *language,
+                                     double *ret_fraction)
 {
     *ret_fraction = 0;
     if (r->verdict == VERDICT_OK) {
@@ -85,14 +125,18 @@ enum judge_word judge_word_of_helper(const struct result *r, double *ret_fractio
     }
     if (r->verdict != VERDICT_NONZERO_EXIT || r->error[0])
         return JUDGE_SE;
+    if (r->exit_code != 7 && helper_crashed(language, &r->out[1]))
+        return JUDGE_SE;
     switch (r->exit_code) {
     case 1: return JUDGE_WA;
     case 2:
     case 4: /* testlib: unexpected end of file */
     case 8: return JUDGE_PE;
     case 7:
-        if (!helper_points(&r->out[1], ret_fraction))
+        if (!helper_points(&r->out[1], ret_fraction)) {
+            *ret_fraction = 0;
             return JUDGE_SE;
+        }
         return *ret_fraction >= 1 ? JUDGE_AC : JUDGE_WA;
     default: return JUDGE_SE;
     }

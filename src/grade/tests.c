@@ -7,6 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "grade/tests_end.h"
@@ -63,7 +64,7 @@ static void tests_finish(struct tests_run *r)
     grade_count(o);
     if (o->error)
         o->errors++;
-    o->total_ns = supervise_now_ns() - r->begin_ns;
+    o->total_ns = clock_ns() - r->begin_ns;
     r->stage = STAGE_OVER;
     tests_leave_desk(r);
     if (r->on_done)
@@ -139,6 +140,8 @@ static void tests_user_gone(struct party *p)
     }
     if (!r->finishing)
         tests_note_end(r, p);
+    else
+        tests_note_oom(r, p);
     tests_user_lost(r);
     if (r->err.code)
         tests_desk_over(r);
@@ -264,6 +267,8 @@ static void tests_desk_gone(struct party *p)
     if (r && r->task->in_process)
         grade_note_wall(r->outcome, res);
     if (!r || r->finishing) {
+        if (r && r->task->in_process)
+            tests_note_oom(r, p);
         if (r)
             tests_check_end(r);
         return;
@@ -365,7 +370,7 @@ int tests_start(struct tests_run *r, struct tests_desk *desk, const struct tests
     r->desk = desk;
     r->outcome = outcome;
     r->running = SIZE_MAX;
-    r->begin_ns = supervise_now_ns();
+    r->begin_ns = clock_ns();
     outcome->kind = "tests";
     outcome->language = "python";
     outcome->mode = task->in_process ? "in-process" : "strict";

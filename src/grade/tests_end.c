@@ -44,6 +44,16 @@ void tests_note_end(struct tests_run *r, const struct party *p)
                  res->error[0] ? res->error : result_verdict_name(res->verdict));
 }
 
+void tests_note_oom(struct tests_run *r, const struct party *p)
+{
+    const char *limit = policy_written(p->run.policy, FIELD_MEMORY_LIMIT);
+    if (r->reason[0] || p->run.result.usage.oom_kills == 0)
+        return;
+    r->end = TESTS_END_MEMORY;
+    snprintf(r->reason, sizeof(r->reason),
+             "the submission was ended: Memory limit exceeded (%.60s)", limit ? limit : "");
+}
+
 bool tests_is_told(const struct grade_outcome *o, const char *reason)
 {
     for (size_t i = 0; i < o->n_tests; i++)
@@ -58,11 +68,28 @@ bool tests_passed(const struct grade_outcome *o)
     return o->n_tests > 0 && o->passed == o->n_tests && !o->error;
 }
 
+static bool is_syntax_error(const char *error)
+{
+    static const char *const kinds[] = {"SyntaxError", "IndentationError", "TabError"};
+    static const char lead[] = "the submission does not load: ";
+    for (size_t i = 0; str_starts(error, lead) && i < ARRAY_SIZE(kinds); i++) {
+        size_t n = strlen(kinds[i]);
+        const char *at = error + strlen(lead);
+        if (strncmp(at, kinds[i], n) == 0 && (at[n] == ':' || at[n] == ' ' || at[n] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 const char *tests_verdict(const struct tests_run *r)
 {
     const struct grade_outcome *o = r->outcome;
     if (tests_passed(o))
         return "AC";
+    /* no test was ever named, and before that a submission does not get its text: whatever went
+     * wrong was wrong with the tests */
+    if (o->n_tests == 0)
+        return "SE";
     if (r->end == TESTS_END_TIME)
         return "TLE";
     if (r->end == TESTS_END_MEMORY)
@@ -71,7 +98,7 @@ const char *tests_verdict(const struct tests_run *r)
         return "OLE";
     if (o->failed > 0)
         return "WA";
-    if (o->error && r->n_results == 0 && strstr(o->error, "does not load: SyntaxError"))
+    if (o->error && r->n_results == 0 && is_syntax_error(o->error))
         return "CE";
     return "RE";
 }

@@ -7,6 +7,8 @@
 enum tests_end tests_end_of(const struct result *res);
 /* Why the side the submission is on is gone; the first reason stays. */
 void tests_note_end(struct tests_run *r, const struct party *p);
+/* A process of it was ended for its memory, though it itself went on to the end. */
+void tests_note_oom(struct tests_run *r, const struct party *p);
 /* Does a test say so already? Then the suite need not. */
 bool tests_is_told(const struct grade_outcome *o, const char *reason);
 

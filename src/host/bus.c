@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 
 enum { BUS_CALL = 1, BUS_RETURN = 2, BUS_ERROR = 3 };
@@ -23,13 +24,6 @@ struct bus_text {
     size_t len;
     bool overflow;
 };
-
-static uint64_t bus_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void put(struct bus_text *t, const void *data, size_t len)
 {
@@ -125,7 +119,7 @@ static void begin_call(struct bus *bus, struct bus_text *t, const char *to, cons
 static bool bus_wait(const struct bus *bus, short events)
 {
     for (;;) {
-        uint64_t now = bus_now_ns();
+        uint64_t now = clock_ns();
         if (now >= bus->deadline_ns)
             return false;
         struct pollfd p = {.fd = bus->fd, .events = events};
@@ -262,7 +256,7 @@ int bus_open(const char *path, unsigned timeout_ms, struct bus *ret_bus)
     if (strlen(path) >= sizeof(addr.sun_path))
         return -1;
     memcpy(addr.sun_path, path, strlen(path) + 1);
-    struct bus bus = {.deadline_ns = bus_now_ns() + timeout_ms * UINT64_C(1000000)};
+    struct bus bus = {.deadline_ns = clock_ns() + timeout_ms * UINT64_C(1000000)};
     bus.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (bus.fd < 0)
         return -1;

@@ -67,6 +67,8 @@ static const struct row rows[] = {
      host_explain_general, NULL},
     {"landlock", "Landlock", HOST_NEED_LANDLOCK, true, false, host_probe_landlock,
      host_explain_landlock, "the second fence around files"},
+    {"guest_id", "an id for the guest", HOST_NEED_LANDLOCK, true, false, host_probe_guest_id,
+     host_explain_guest_id, NULL},
     {"cgroup", "cgroups", HOST_NEED_LIMITS, true, false, host_probe_cgroup, host_explain_cgroup,
      "exact limits: rlimits and sampling hold them instead"},
     {"veth", "veth pair", HOST_NEED_NETWORK, true, true, host_probe_veth, host_explain_general,

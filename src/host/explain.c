@@ -176,6 +176,21 @@ void host_explain_landlock(const struct host *host, const struct host_facts *fac
         host_explain_general(host, facts, out, item);
 }
 
+void host_explain_guest_id(const struct host *host, const struct host_facts *facts,
+                           const struct host_outcome *out, struct host_item *item)
+{
+    if (out->error == EINVAL)
+        set(item, HOST_BLOCKED, "start Cordon as an ordinary user",
+            "root of a user namespace without an id to give away");
+    else if (out->error == EPERM)
+        set(item, HOST_BLOCKED,
+            "start Cordon as an ordinary user, or as root with CAP_CHOWN, CAP_SETUID and "
+            "CAP_SETGID",
+            "root without the right to change ids");
+    else
+        host_explain_general(host, facts, out, item);
+}
+
 static void cgroup_words(const struct host_cgroups *c, char *ret, size_t size)
 {
     bool v1 = c->kind == HOST_CGROUP_V1;

@@ -33,7 +33,7 @@ typedef void host_explain_fn(const struct host *host, const struct host_facts *f
                              const struct host_outcome *out, struct host_item *item);
 
 host_explain_fn host_explain_general, host_explain_user_ns, host_explain_proc, host_explain_notify,
-    host_explain_landlock, host_explain_cgroup, host_explain_idmap, host_explain_overlay,
-    host_explain_core, host_explain_yama, host_explain_apparmor;
+    host_explain_landlock, host_explain_guest_id, host_explain_cgroup, host_explain_idmap,
+    host_explain_overlay, host_explain_core, host_explain_yama, host_explain_apparmor;
 
 #endif

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/nsnum.h"
 #include "base/util.h"
 #include "host/read.h"
 #include "host/text.h"
@@ -36,10 +37,9 @@ static bool has_caps(void)
 
 static bool may_map_ids(bool *ret_init_user_ns)
 {
-    struct stat st;
     char map[4096];
 
-    *ret_init_user_ns = stat("/proc/self/ns/user", &st) == 0 && st.st_ino == INIT_USER_NS_INO;
+    *ret_init_user_ns = namespace_number("/proc/self/ns/user") == INIT_USER_NS_INO;
     return *ret_init_user_ns || (host_read("/proc/self/uid_map", map, sizeof(map)) >= 0 &&
                                  host_text_id_count(map) >= MIN_IDS_FOR_ROOT);
 }

@@ -96,8 +96,9 @@ void host_doctor_judge(struct host_report *r)
         snprintf(r->summary, sizeof(r->summary), "landlock tier only: %s %s: %.200s; %.200s",
                  cause->title, host_state_name(cause->state), by, limits);
     else
-        snprintf(r->summary, sizeof(r->summary), "no run is possible here: %s %s: %.200s%s%s",
-                 cause->title, host_state_name(cause->state), by, !any ? "; Landlock " : "",
+        snprintf(r->summary, sizeof(r->summary), "no run is possible here: %s %s: %.200s%s%s%s%s",
+                 cause->title, host_state_name(cause->state), by, !any ? "; " : "",
+                 !any ? landlock->title : "", !any ? " " : "",
                  !any ? host_state_name(landlock->state) : "");
 
     if (!r->default_run) {

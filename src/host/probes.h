@@ -19,8 +19,9 @@ host_probe_fn host_probe_user_ns, host_probe_id_maps, host_probe_mount_ns, host_
     host_probe_time_ns;
 host_probe_fn host_probe_tmpfs, host_probe_proc, host_probe_devpts, host_probe_pivot_root,
     host_probe_mount_api, host_probe_idmap, host_probe_overlay;
-host_probe_fn host_probe_landlock, host_probe_seccomp, host_probe_seccomp_notify, host_probe_clone3,
-    host_probe_pidfd, host_probe_close_range, host_probe_openat2;
+host_probe_fn host_probe_landlock, host_probe_guest_id, host_probe_seccomp,
+    host_probe_seccomp_notify, host_probe_clone3, host_probe_pidfd, host_probe_close_range,
+    host_probe_openat2;
 host_probe_fn host_probe_cgroup, host_probe_veth, host_probe_tproxy;
 
 /* A new user namespace with this process's own id mapped, and more namespaces in it. Returns -1

@@ -34,19 +34,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "init/sweep.h"
 #include "init/usage.h"
 
 #define INIT_SLOW_LOOK_MS 100 /* of looks that decide nothing */
 #define INIT_LOOK_MS 20       /* pace of looks at the CPU time */
-
-static uint64_t init_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* A guest may have made our standard error non-blocking: they share it. */
 void init_write(const void *data, size_t len)
@@ -153,7 +147,7 @@ static bool init_reap(struct init *in)
         if (pid != in->main_pid)
             continue;
         in->report.wstatus = wstatus;
-        in->report.wall_ns = init_now_ns() - in->began_ns;
+        in->report.wall_ns = clock_ns() - in->began_ns;
         init_note_scratch(in);
         in->over = init_scratch_over(in->order);
         gone = true;
@@ -195,7 +189,7 @@ static _Noreturn void init_end(struct init *in, enum init_kind kind)
 {
     struct rusage used;
     if (!in->report.wall_ns)
-        in->report.wall_ns = init_now_ns() - in->began_ns;
+        in->report.wall_ns = clock_ns() - in->began_ns;
     int last = in->report.wstatus;
     sweep_all(in->main_pid, &last);
     getrusage(RUSAGE_CHILDREN, &used);
@@ -274,7 +268,7 @@ static void init_look(struct init *in, uint64_t now)
 
 static void init_check_clocks(struct init *in)
 {
-    uint64_t now = init_now_ns();
+    uint64_t now = clock_ns();
     if (in->looks && now >= in->next_look_ns)
         init_look(in, now);
     if (in->order->wall_ns && now >= in->began_ns + in->order->wall_ns)
@@ -305,7 +299,7 @@ static _Noreturn void init_watch(struct init *in)
         struct pollfd fds[2] = {{.fd = in->signal_fd, .events = POLLIN},
                                 {.fd = listener, .events = POLLIN}};
         /* the listener is about to appear, and nothing else would wake us for it */
-        poll(fds, 2, ready ? init_timeout(in, init_now_ns()) : 1);
+        poll(fds, 2, ready ? init_timeout(in, clock_ns()) : 1);
         if (fds[0].revents && init_forward(in))
             init_end(in, INIT_ENDED);
         if (fds[1].revents & POLLIN)
@@ -359,7 +353,7 @@ int main(void)
         in.tasks_before = before.tasks;
     in.report.kind = INIT_STARTED;
     init_report(&in, in.order->start_secret);
-    in.began_ns = in.duty.began_ns = init_now_ns();
+    in.began_ns = in.duty.began_ns = clock_ns();
     /* shares the table of descriptors: the filter's listener appears here and vanishes there */
     long pid = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
     if (pid == 0)

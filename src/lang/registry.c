@@ -29,8 +29,9 @@ static const char java_compile[] =
     "[ -f \"$work/out/$(echo \"$main\" | tr . /).class\" ] || {\n"
     "  main=$(cd \"$work/out\" && grep -rlaF '([Ljava/lang/String;)V' . | head -n 1)\n"
     "  main=${main#./}; main=$(echo \"${main%.class}\" | tr / .); }\n"
-    "exec jar -J-XX:+UseSerialGC -J-XX:TieredStopAtLevel=1 --create --file \"$2\" "
-    "--main-class \"$main\" -C \"$work/out\" .";
+    /* jar makes a temporary file by the name it is given, which must have three letters for that */
+    "jar -J-XX:+UseSerialGC -J-XX:TieredStopAtLevel=1 --create --file \"$work/program.jar\" "
+    "--main-class \"$main\" -C \"$work/out\" . && exec cp \"$work/program.jar\" \"$2\"";
 
 /* tsc names its output itself. Node's own modules and names are known to it only where their types
  * are installed; elsewhere they are `any`. */

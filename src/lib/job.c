@@ -288,6 +288,15 @@ int cordon_job_stream_fd(struct cordon_job *job, enum cordon_stream stream)
     return job->streams[stream == CORDON_STDERR];
 }
 
+static ssize_t job_read(int fd, void *buf, size_t len)
+{
+    ssize_t n;
+    do
+        n = read(fd, buf, len);
+    while (n < 0 && errno == EINTR);
+    return n;
+}
+
 ssize_t cordon_job_read(struct cordon_job *job, enum cordon_stream stream, void *buf, size_t len)
 {
     int fd = cordon_job_stream_fd(job, stream);
@@ -295,14 +304,13 @@ ssize_t cordon_job_read(struct cordon_job *job, enum cordon_stream stream, void 
         errno = EINVAL;
         return -1;
     }
-    ssize_t n;
-    do
-        n = read(fd, buf, len);
-    while (n < 0 && errno == EINTR);
-    /* A copy of the pipe in a forked child hides the end; the supervisor's own end is the end too.
-     */
-    if (n < 0 && errno == EAGAIN && peer_is_gone(job->peer))
-        return 0;
+    ssize_t n = job_read(fd, buf, len);
+    /* A copy of the pipe in a forked child hides the end; the supervisor's own end is the end too,
+     * but for what it wrote between our look and its end. */
+    if (n < 0 && errno == EAGAIN && peer_is_gone(job->peer)) {
+        n = job_read(fd, buf, len);
+        return n < 0 && errno == EAGAIN ? 0 : n;
+    }
     return n;
 }
 

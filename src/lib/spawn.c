@@ -12,6 +12,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,8 +29,33 @@ struct spawn {
     const char *binary;
     int control_fd, host_fd;
     char *inner_stack;
+    char *env[6];
     int error; /* written by the helpers: they share our memory */
 };
+
+/* Where the caller's caches, notes and temporary files lie: what the supervisor keeps there it
+ * keeps from guests, too. Nothing else of the environment: it may hold secrets. */
+static int spawn_environment(struct spawn *s)
+{
+    static const char *const names[] = {"HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "TMPDIR"};
+    _Static_assert(ARRAY_SIZE(names) < ARRAY_SIZE(s->env), "the list ends with NULL");
+    size_t n = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        const char *value = secure_getenv(names[i]);
+        if (value && asprintf(&s->env[n++], "%s=%s", names[i], value) < 0) {
+            s->env[n - 1] = NULL;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void spawn_done(struct spawn *s)
+{
+    for (size_t i = 0; s->env[i]; i++)
+        free(s->env[i]);
+    munmap(s->inner_stack - 2 * SPAWN_STACK, 2 * SPAWN_STACK);
+}
 
 /* Puts the two descriptors at their numbers and nothing else anywhere. */
 static int spawn_descriptors(const struct spawn *s)
@@ -52,11 +79,9 @@ static int spawn_descriptors(const struct spawn *s)
 SPAWN_HELPER spawn_inner(void *data)
 {
     struct spawn *s = data;
-    /* No environment: it may hold secrets, and the supervisor has no use for it. */
     char *const argv[] = {(char *)"cordon", (char *)"supervise", NULL};
-    char *const env[] = {NULL};
     if (spawn_descriptors(s) == 0)
-        execve(s->binary, argv, env);
+        execve(s->binary, argv, s->env);
     s->error = errno;
     _exit(127);
 }
@@ -82,6 +107,11 @@ int spawn_supervisor(const char *binary, int control_fd, int host_fd)
                       .control_fd = control_fd,
                       .host_fd = host_fd,
                       .inner_stack = stacks + 2 * SPAWN_STACK};
+    if (spawn_environment(&s) < 0) {
+        spawn_done(&s);
+        errno = ENOMEM;
+        return -1;
+    }
 
     /* A handler or a cancellation must not run in the helpers, on memory that is ours. */
     sigset_t all, old;
@@ -96,7 +126,7 @@ int spawn_supervisor(const char *binary, int control_fd, int host_fd)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_setcancelstate(cancel, NULL);
 
-    munmap(stacks, 2 * SPAWN_STACK);
+    spawn_done(&s);
     if (error) {
         errno = error;
         return -1;

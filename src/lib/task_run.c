@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 
@@ -23,13 +24,6 @@ struct cordon_task_run {
     int event_fd; /* of a refused one: readable at once */
     bool was_restarted, is_over;
 };
-
-static uint64_t run_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static char **run_copy_words(char *const *words)
 {
@@ -125,7 +119,7 @@ static int run_begin(struct cordon_task_run *r, const struct cordon_task_action 
     if (run_make_request(r, a, binary, err) < 0 ||
         task_hold_begin(r->task->root, r->task->id, wait, &r->hold, err) < 0)
         return -1;
-    r->begin_ns = run_now_ns();
+    r->begin_ns = clock_ns();
     return cordon_start(r->handle, r->request, &r->job, err);
 }
 
@@ -191,7 +185,7 @@ static bool run_restart(struct cordon_task_run *r, const struct cordon_err *fail
 static int run_take(struct cordon_task_run *r, int timeout_ms, struct cordon_result **ret,
                     struct cordon_err *err)
 {
-    uint64_t until = run_now_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u;
+    uint64_t until = clock_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u;
     for (;;) {
         struct cordon_result *result = NULL;
         if (cordon_job_wait(r->job, timeout_ms, &result, err) == 0) {
@@ -200,7 +194,7 @@ static int run_take(struct cordon_task_run *r, int timeout_ms, struct cordon_res
         }
         if (!run_restart(r, err))
             return -1;
-        uint64_t now = run_now_ns();
+        uint64_t now = clock_ns();
         if (timeout_ms > 0)
             timeout_ms = now < until ? (int)((until - now) / 1000000u) : 0;
     }
@@ -210,7 +204,7 @@ static int run_finish(struct cordon_task_run *r, struct cordon_result *ended,
                       struct cordon_task_result **ret, struct cordon_err *err)
 {
     struct cordon_task_result *result = NULL;
-    uint64_t duration_ns = run_now_ns() - r->begin_ns;
+    uint64_t duration_ns = clock_ns() - r->begin_ns;
     if (task_result_make(&r->hold, ended, duration_ns, &result, err) < 0) {
         cordon_result_free(ended);
         return -1;

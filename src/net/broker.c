@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "net/broker_internal.h"
@@ -19,16 +20,9 @@
 
 #define TICK_MS 250 /* while somebody waits for an answer */
 
-uint64_t broker_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 uint64_t broker_now_ms(void)
 {
-    return broker_now_ns() / 1000000u;
+    return clock_ns() / 1000000u;
 }
 
 static int read_all(int fd, void *data, size_t len)
@@ -79,6 +73,8 @@ static int broker_listen(struct broker *b, int fd, const struct netwire_socket *
     l->broker = b;
     l->row = *row;
     l->watch = (struct loop_watch){.fd = fd, .fn = fn, .data = l};
+    if (row->kind == NETWIRE_SEEN)
+        b->seen_watch = &l->watch;
     return loop_set(&b->loop, &l->watch, EPOLLIN);
 }
 
@@ -188,8 +184,10 @@ static bool broker_is_over(struct broker *b, uint64_t now)
             if (broker_relay_has_more(c))
                 return false;
     while (b->conns)
-        broker_conn_close(b->conns, NETWIRE_ALLOWED, NULL);
+        broker_conn_end(b->conns);
     broker_udp_end(b);
+    broker_seen_end(b);
+    broker_record_end(b);
     return true;
 }
 

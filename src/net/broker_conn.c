@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 
 #define ACCEPTS_AT_ONCE 64
@@ -39,7 +40,7 @@ struct broker_conn *broker_conn_new(struct broker *b, int guest_fd)
     int on = 1;
     setsockopt(guest_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     c->broker = b;
-    c->begin_ns = broker_now_ns();
+    c->begin_ns = clock_ns();
     c->guest = (struct loop_watch){.fd = guest_fd, .fn = broker_relay_guest, .data = c};
     c->up = (struct loop_watch){.fd = -1, .fn = broker_relay_up, .data = c};
     c->upward.pipe[0] = c->upward.pipe[1] = c->downward.pipe[0] = c->downward.pipe[1] = -1;
@@ -61,7 +62,7 @@ static bool conn_uses_proxy(const struct broker_conn *c)
 static void conn_record(struct broker_conn *c, enum netwire_verdict verdict, const char *rule)
 {
     struct netwire_record r = {.time_ns = c->begin_ns,
-                               .duration_ns = broker_now_ns() - c->begin_ns,
+                               .duration_ns = clock_ns() - c->begin_ns,
                                /* up is always away from the guest */
                                .bytes_up = (c->is_inward ? &c->downward : &c->upward)->bytes,
                                .bytes_down = (c->is_inward ? &c->upward : &c->downward)->bytes,
@@ -86,6 +87,7 @@ void broker_conn_close(struct broker_conn *c, enum netwire_verdict verdict, cons
 {
     struct broker *b = c->broker;
     conn_record(c, verdict, rule);
+    broker_relay_count(c);
     if (c->query)
         resolve_cancel(c->query);
     c->query = NULL;
@@ -95,7 +97,10 @@ void broker_conn_close(struct broker_conn *c, enum netwire_verdict verdict, cons
     conn_close_side(&c->guest, b, reset);
     if (c->is_inward && c->up.fd >= 0) {
         loop_set(&b->loop, &c->up, 0);
-        broker_publish_keep(b, TAKE_FD(c->up.fd));
+        if (reset)
+            broker_publish_keep(b, TAKE_FD(c->up.fd));
+        else
+            broker_publish_ended(b, TAKE_FD(c->up.fd));
     }
     conn_close_side(&c->up, b, reset);
     broker_relay_done(c);
@@ -106,9 +111,15 @@ void broker_conn_close(struct broker_conn *c, enum netwire_verdict verdict, cons
     if (c->next)
         c->next->prev = c->prev;
     b->n_conns--;
+    b->n_big_queues -= c->has_big_queue;
     /* events of this very batch may still point to it */
     c->next = b->closed;
     b->closed = c;
+}
+
+void broker_conn_end(struct broker_conn *c)
+{
+    broker_conn_close(c, c->state == CONN_OPEN ? NETWIRE_ALLOWED : NETWIRE_FAILED, NULL);
 }
 
 void broker_conn_free_closed(struct broker *b)
@@ -188,7 +199,8 @@ static void conn_on_dial(struct loop_watch *w, uint32_t events)
         conn_proxy_answer(c);
         return;
     }
-    if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error) {
+    if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error ||
+        broker_met_itself(w->fd)) {
         broker_conn_dial(c);
         return;
     }
@@ -197,6 +209,21 @@ static void conn_on_dial(struct loop_watch *w, uint32_t events)
         return;
     }
     broker_conn_opened(c);
+}
+
+/* What a server has sent and the guest has not read waits in the host's memory, which no limit of
+ * the guest's counts: megabytes for a few connections, for the speed of one stream, and less for
+ * the others. Before the connection: the window's scale is agreed on then. */
+static void conn_bound_queue(struct broker_conn *c)
+{
+    struct broker *b = c->broker;
+    if (!c->has_big_queue && b->n_big_queues < BROKER_BIG_QUEUES) {
+        c->has_big_queue = true;
+        b->n_big_queues++;
+    }
+    int bytes = (int)(b->n_conns <= BROKER_QUEUES ? BROKER_QUEUE_BYTES : BROKER_SMALL_QUEUE);
+    if (!c->has_big_queue)
+        setsockopt(c->up.fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 }
 
 /* The next address on the list. */
@@ -218,6 +245,7 @@ void broker_conn_dial(struct broker_conn *c)
         if (c->up.fd < 0)
             continue;
         setsockopt(c->up.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        conn_bound_queue(c);
         memcpy(c->dialled, addr, 16);
         c->has_dialled = true;
         if (connect(c->up.fd, (struct sockaddr *)&sa, len) < 0 && errno != EINPROGRESS)
@@ -337,6 +365,7 @@ static void conn_decide(struct broker_conn *c, const uint8_t dst[static 16], uin
     if (synthetic) {
         snprintf(c->host.name, sizeof(c->host.name), "%s", name);
         c->verdict = netset_name(&b->set, name, NETRULE_TCP, port);
+        c->watches_answer = !c->verdict.host_loopback;
     } else {
         c->host.is_addr = true;
         memcpy(c->host.addr, dst, 16);
@@ -345,6 +374,10 @@ static void conn_decide(struct broker_conn *c, const uint8_t dst[static 16], uin
     }
     if (!c->verdict.allowed) {
         broker_conn_close(c, NETWIRE_REFUSED, c->verdict.rule);
+        return;
+    }
+    if (b->ending) { /* it came in the guest's last moment */
+        broker_conn_close(c, NETWIRE_FAILED, NULL);
         return;
     }
     if (b->n_conns > b->max_conns || broker_limits_spent(b)) {
@@ -371,7 +404,7 @@ void broker_accept(struct loop_watch *w, uint32_t events)
         if (fd < 0)
             return;
         len = sizeof(sa);
-        if (b->ending || getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+        if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
             continue;
         broker_addr_of(&sa, dst, &port);
         if (broker_is_dns_addr(dst) && port == 53) {

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 
 #define DNS_TTL_S 60 /* an address stands for its name as long as the guest lives */
@@ -32,8 +33,10 @@ static bool dns_may_ask(struct broker *b)
     double earned = (double)(now - b->dns_tokens_at_ms) * BROKER_DNS_PER_S / 1000.0;
     b->dns_tokens_at_ms = now;
     b->dns_tokens = MIN(b->dns_tokens + earned, (double)BROKER_DNS_BURST);
-    if (b->dns_tokens < 1)
+    if (b->dns_tokens < 1) {
+        broker_record_lost(b, 1);
         return false;
+    }
     b->dns_tokens -= 1;
     return true;
 }
@@ -59,7 +62,7 @@ static void dns_refused(struct broker *b, const struct dnsmsg_query *q, const ch
     if (dns_is_same_attempt(b, q))
         return;
     struct netwire_record r = {
-        .time_ns = broker_now_ns(), .verdict = NETWIRE_REFUSED, .protocol = NETWIRE_P_DNS};
+        .time_ns = clock_ns(), .verdict = NETWIRE_REFUSED, .protocol = NETWIRE_P_DNS};
     snprintf(r.name, sizeof(r.name), "%s", q->name);
     snprintf(r.rule, sizeof(r.rule), "%s", rule);
     broker_record(b, &r);

@@ -10,8 +10,10 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/loop.h"
+#include "net/httpfirst.h"
 #include "net/httpwatch.h"
 #include "net/netwire.h"
+#include "net/packethead.h"
 #include "net/proxyconnect.h"
 #include "net/resolve.h"
 #include "policy/netset.h"
@@ -20,8 +22,13 @@
 #define BROKER_NAMES_MAX 4096     /* different allowed names a guest may look up in one run */
 #define BROKER_HELD_MAX 16384     /* first bytes of a client that are held until judged */
 #define BROKER_OUT_MAX (1u << 20) /* records that the supervisor has not taken yet */
+#define BROKER_WORD_KEPT 1024     /* of a first word that does not end */
 #define BROKER_POOL_MAX 32        /* empty pipes kept for the next transfer */
 #define BROKER_BIG_PIPES 16
+#define BROKER_BIG_QUEUES 4             /* connections whose queue the kernel may let grow */
+#define BROKER_QUEUE_BYTES (256u << 10) /* of one of the next */
+#define BROKER_QUEUES 64                /* which are so many */
+#define BROKER_SMALL_QUEUE (64u << 10)
 #define BROKER_DIAL_MS 30000     /* for the last address of a name */
 #define BROKER_DIAL_NEXT_MS 3000 /* for one with others behind it */
 #define BROKER_LINGER_MS 250     /* after the guest's end, for what it has sent */
@@ -72,6 +79,7 @@ struct broker_conn {
     struct netset_verdict verdict;
     struct nethost host; /* what the guest dialled */
     uint16_t port;
+    bool has_big_queue;
     bool is_inward; /* from a published port; `up` is then the guest */
     uint64_t begin_ns, deadline_ms;
     uint64_t counted; /* of its bytes, by the policy's cap */
@@ -80,6 +88,11 @@ struct broker_conn {
     char *held;
     size_t n_held, n_passed, n_sent;
     struct httpwatch *http;
+    /* The client speaks neither TLS nor HTTP as far as is known: the first bytes of the server's
+     * answer are looked at, in case it knows better. */
+    bool watches_answer;
+    char answer_start[HTTPFIRST_ANSWER_MAX];
+    size_t n_answer, n_answer_in_queue; /* passed on; seen, but not yet taken from the socket */
     struct buf seen;        /* HTTP upgrade: the server's answer, looked at on its way */
     size_t n_seen_in_queue; /* of it, not yet taken from the socket */
     struct resolve_query *query;
@@ -108,7 +121,8 @@ struct broker {
     char traffic_rule[64], conns_rule[64];
     struct loop_watch control;
     struct buf out; /* records on their way */
-    uint32_t lost;
+    uint32_t lost;  /* since the last record */
+    bool has_lost;  /* at any time */
     bool ending;
     uint64_t end_ms;
 
@@ -121,9 +135,12 @@ struct broker {
         uint64_t last_ms;
     } seen[BROKER_SEEN_MAX]; /* what was refused a moment ago */
     size_t next_seen;
+    struct loop_watch *seen_watch; /* of the packet socket */
     struct broker_inner {
         int fds[BROKER_INNER_MAX];
         size_t n;
+        int draining[BROKER_INNER_MAX]; /* used, and not all is delivered yet */
+        size_t n_draining;
     } inner[2]; /* sockets that dial the guest: IPv4, IPv6 */
 
     struct broker_name *names;
@@ -131,7 +148,7 @@ struct broker {
     uint16_t *name_slots; /* hash: number of the name plus one */
 
     struct broker_conn *conns, *closed;
-    size_t n_conns, max_conns, n_dialling;
+    size_t n_conns, max_conns, n_dialling, n_big_queues;
     struct {
         int fds[2];
         bool is_big;
@@ -151,7 +168,6 @@ struct broker {
 };
 
 uint64_t broker_now_ms(void);
-uint64_t broker_now_ns(void);
 
 /* broker_lock.c: gives up everything but what serving needs. Sockets are used from then on, no file
  * is opened any more. */
@@ -160,6 +176,10 @@ int broker_lock_down(void);
 
 /* broker_record.c */
 void broker_record(struct broker *b, struct netwire_record *record);
+/* Attempts that nobody could write down. */
+void broker_record_lost(struct broker *b, uint32_t n);
+/* Says so, as the last record, if there were any. */
+void broker_record_end(struct broker *b);
 void broker_record_broken(struct broker *b, const char *why);
 /* Sends what the supervisor takes. Returns false when it is gone. */
 bool broker_record_flush(struct broker *b);
@@ -195,6 +215,8 @@ void broker_udp_tick(struct broker *b, uint64_t now_ms);
 void broker_accept(struct loop_watch *w, uint32_t events);
 /* Ends it: with a reset towards both sides unless all was delivered. */
 void broker_conn_close(struct broker_conn *c, enum netwire_verdict verdict, const char *rule);
+/* The same where nothing was refused: allowed if it ever was open, else failed. */
+void broker_conn_end(struct broker_conn *c);
 void broker_conn_tick(struct broker *b, uint64_t now_ms);
 void broker_conn_free_closed(struct broker *b);
 void broker_conn_opened(struct broker_conn *c);
@@ -208,6 +230,8 @@ void broker_relay_up(struct loop_watch *w, uint32_t events);
 /* Moves what can be moved and says what to wait for. */
 void broker_relay_turn(struct broker_conn *c);
 void broker_relay_done(struct broker_conn *c);
+/* What it moved, for the policy's cap: at the end of a turn and of the connection. */
+void broker_relay_count(struct broker_conn *c);
 /* The guest has sent bytes that are not delivered yet. */
 bool broker_relay_has_more(struct broker_conn *c);
 /* Puts bytes that were read too early in front of a flow. */
@@ -217,6 +241,10 @@ int broker_relay_prepend(struct broker_conn *c, struct broker_flow *f, const cha
 /* broker_seen.c: what no listener takes */
 void broker_seen_port(struct broker *b, const struct netwire_socket *row);
 void broker_seen_readable(struct loop_watch *w, uint32_t events);
+/* Writes it down, datagrams of a kind once. rule: NULL: what the policy says. */
+void broker_seen_refused(struct broker *b, const struct packethead *p, const char *rule);
+/* What the guest tried in its last moments. */
+void broker_seen_end(struct broker *b);
 
 /* broker_limits.c: the policy's own caps */
 void broker_limits_init(struct broker *b);
@@ -225,8 +253,14 @@ bool broker_limits_count(struct broker *b, uint64_t bytes);
 bool broker_limits_spent(const struct broker *b);
 
 /* broker_publish.c */
+/* A dial from a port to itself succeeds where nobody listens, and takes the port from whom it
+ * belongs to. */
+bool broker_met_itself(int fd);
 void broker_publish_accept(struct loop_watch *w, uint32_t events);
 /* Takes a socket of the guest's namespace into the store, also one that was used. */
 int broker_publish_keep(struct broker *b, int fd);
+/* The same after a connection that ended well: what the guest's end has not taken yet is not lost.
+ */
+void broker_publish_ended(struct broker *b, int fd);
 
 #endif

@@ -32,8 +32,45 @@ int broker_publish_keep(struct broker *b, int fd)
     return 0;
 }
 
-/* A dial from a port to itself succeeds where nobody listens. */
-static bool publish_met_itself(int fd)
+/* Dissolving throws away what is still to be sent. A lingering close would lose the socket, and
+ * there is no making another. */
+static bool publish_is_delivered(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof(info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
+        return true;
+    /* both sides have ended: what is left is the acknowledgement of our end, behind all else */
+    return info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_TIME_WAIT ||
+           info.tcpi_state == TCP_FIN_WAIT2;
+}
+
+void broker_publish_ended(struct broker *b, int fd)
+{
+    int family = AF_INET;
+    socklen_t len = sizeof(family);
+    (void)getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
+    struct broker_inner *store = &b->inner[family == AF_INET6];
+    if (store->n_draining < BROKER_INNER_MAX && !publish_is_delivered(fd))
+        store->draining[store->n_draining++] = fd;
+    else
+        broker_publish_keep(b, fd);
+}
+
+/* Back into the store with those that are done. */
+static void publish_sweep(struct broker *b, struct broker_inner *store)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < store->n_draining; i++) {
+        if (publish_is_delivered(store->draining[i]))
+            broker_publish_keep(b, store->draining[i]);
+        else
+            store->draining[left++] = store->draining[i];
+    }
+    store->n_draining = left;
+}
+
+bool broker_met_itself(int fd)
 {
     struct sockaddr_storage own = {0}, peer = {0};
     socklen_t own_len = sizeof(own), peer_len = sizeof(peer);
@@ -51,7 +88,7 @@ static void publish_on_dial(struct loop_watch *w, uint32_t events)
     socklen_t len = sizeof(error);
     (void)events;
     if (getsockopt(w->fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 || error ||
-        publish_met_itself(w->fd))
+        broker_met_itself(w->fd))
         publish_dial(c);
     else
         broker_conn_opened(c);
@@ -66,6 +103,7 @@ static bool publish_take(struct broker_conn *c, const uint8_t addr[static 16])
         loop_set(&b->loop, &c->up, 0);
         broker_publish_keep(b, TAKE_FD(c->up.fd));
     }
+    publish_sweep(b, store);
     if (store->n == 0)
         return false;
     int on = 1;

@@ -60,11 +60,24 @@ void broker_record(struct broker *b, struct netwire_record *r)
     r->lost = b->lost;
     if (b->out.len + sizeof(*r) > BROKER_OUT_MAX || buf_add(&b->out, r, sizeof(*r)) < 0) {
         b->out.failed = false;
-        b->lost++;
+        broker_record_lost(b, 1);
         return;
     }
     b->lost = 0;
     broker_record_flush(b);
+}
+
+void broker_record_lost(struct broker *b, uint32_t n)
+{
+    b->lost = UINT32_MAX - b->lost < n ? UINT32_MAX : b->lost + n;
+    b->has_lost |= n > 0;
+}
+
+void broker_record_end(struct broker *b)
+{
+    struct netwire_record r = {.verdict = NETWIRE_BLIND, .lost = b->lost};
+    if (b->has_lost && buf_add(&b->out, &r, sizeof(r)) == 0) /* there is room for one more */
+        b->lost = 0;
 }
 
 void broker_record_broken(struct broker *b, const char *why)

@@ -56,6 +56,13 @@ static void relay_give_pipe(struct broker *b, struct broker_flow *f)
     f->pipe[0] = f->pipe[1] = -1;
 }
 
+void broker_relay_count(struct broker_conn *c)
+{
+    uint64_t moved = c->upward.bytes + c->downward.bytes;
+    broker_limits_count(c->broker, moved - c->counted);
+    c->counted = moved;
+}
+
 void broker_relay_done(struct broker_conn *c)
 {
     relay_give_pipe(c->broker, &c->upward);
@@ -116,6 +123,35 @@ static void relay_shut(struct broker_flow *f, int to)
     }
 }
 
+/* What the policy still lets through. Others' bytes are counted when their turn ends. */
+static size_t relay_left(const struct broker_conn *c)
+{
+    const struct broker *b = c->broker;
+    uint64_t used = b->traffic + c->upward.bytes + c->downward.bytes - c->counted;
+    if (!b->max_traffic)
+        return SIZE_MAX;
+    return used > b->max_traffic ? 0 : (size_t)MIN(b->max_traffic - used, (uint64_t)SIZE_MAX);
+}
+
+/* Nothing is left, and there is something to move: the connection is over, before a byte of it
+ * passes. True: gone. */
+static bool relay_is_spent(struct broker_conn *c, const struct broker_flow *f, int from)
+{
+    char byte;
+    if (relay_left(c) > 0 || f->eof || f->in_pipe > 0 ||
+        recv(from, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 1)
+        return false;
+    broker_conn_close(c, NETWIRE_REFUSED, c->broker->traffic_rule);
+    return true;
+}
+
+/* Behind relay_is_spent: where nothing is left, an end of the stream must be found all the same. */
+static size_t relay_splice_max(const struct broker_conn *c)
+{
+    size_t left = relay_left(c);
+    return left > 0 ? left : 1;
+}
+
 /* ---- judging ----------------------------------------------------------------------------------
  */
 
@@ -146,22 +182,23 @@ static bool judge_first(struct broker_conn *c)
     case TLSHELLO_NAME:
         if (judge_tls_name(c, name)) {
             c->judge = JUDGE_RAW;
+            c->watches_answer = false;
             return true;
         }
         broker_conn_close(c, NETWIRE_REFUSED, "name mismatch");
         return false;
     case TLSHELLO_OTHER: break;
     }
-    switch (httpwatch_is_http(c->held, c->n_held)) {
-    case HTTPWATCH_UNSURE:
+    switch (httpfirst_read(c->held, c->n_held, c->upward.eof, &c->n_passed)) {
+    case HTTPFIRST_UNSURE:
         /* No server acts on the beginning of a line, and a client may well wait for an answer to a
          * few letters: they pass, and are kept for when the line goes on. */
-        c->n_passed = c->n_held;
         return true;
-    case HTTPWATCH_NO: c->judge = JUDGE_RAW; return true;
-    case HTTPWATCH_YES: break;
+    case HTTPFIRST_NO: c->judge = JUDGE_RAW; return true;
+    case HTTPFIRST_YES: break;
     }
     c->n_passed = 0;
+    c->watches_answer = false;
     c->http = malloc(sizeof(*c->http));
     if (!c->http) {
         broker_conn_close(c, NETWIRE_FAILED, "out of memory");
@@ -206,6 +243,11 @@ static bool judge_held(struct broker_conn *c)
         c->judge = JUDGE_RAW;
     if (c->judge == JUDGE_RAW)
         c->n_passed = c->n_held;
+    if (c->upward.eof && c->judge == JUDGE_HTTP && !c->http->has_request && c->n_held > 0) {
+        /* Its beginning may have passed, and for some servers the end of the stream ends a line. */
+        broker_conn_close(c, NETWIRE_REFUSED, "name mismatch: half a request");
+        return false;
+    }
     if (c->upward.eof && c->judge == JUDGE_HTTP) {
         c->n_held = c->n_passed;
         c->n_sent = MIN(c->n_sent, c->n_held);
@@ -227,7 +269,7 @@ static bool relay_hold(struct broker_conn *c)
     if (c->n_held < BROKER_HELD_MAX && !c->upward.eof) {
         ssize_t n = recv(c->guest.fd, c->held + c->n_held, BROKER_HELD_MAX - c->n_held, 0);
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            broker_conn_close(c, NETWIRE_ALLOWED, NULL);
+            broker_conn_end(c);
             return false;
         }
         if (n == 0)
@@ -242,17 +284,25 @@ static bool relay_hold(struct broker_conn *c)
 static bool relay_pass(struct broker_conn *c)
 {
     while (c->n_sent < c->n_passed) {
-        ssize_t n = send(c->up.fd, c->held + c->n_sent, c->n_passed - c->n_sent, MSG_NOSIGNAL);
+        size_t max = MIN(c->n_passed - c->n_sent, relay_left(c));
+        if (max == 0) {
+            broker_conn_close(c, NETWIRE_REFUSED, c->broker->traffic_rule);
+            return false;
+        }
+        ssize_t n = send(c->up.fd, c->held + c->n_sent, max, MSG_NOSIGNAL);
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             break;
         if (n < 0) {
-            broker_conn_close(c, NETWIRE_ALLOWED, NULL);
+            broker_conn_end(c);
             return false;
         }
         c->n_sent += (size_t)n;
         c->upward.bytes += (size_t)n;
     }
     size_t done = c->judge == JUDGE_FIRST ? 0 : MIN(c->n_sent, c->n_passed);
+    if (c->judge == JUDGE_FIRST && c->n_sent == BROKER_HELD_MAX)
+        /* a first word that does not end: there are servers that take methods of any length */
+        c->n_held = c->n_passed = c->n_sent = BROKER_WORD_KEPT;
     if (done > 0) {
         memmove(c->held, c->held + done, c->n_held - done);
         c->n_held -= done;
@@ -287,6 +337,36 @@ static size_t relay_watch_answer(struct broker_conn *c)
     return c->n_seen_in_queue;
 }
 
+/* A client was let through as neither TLS nor HTTP, and the server answers in one of them: then it
+ * took for a request or a hello what nobody here has read. Nothing of the answer passes, nor what
+ * the client sends from now on. Where the server speaks first there is nothing to answer yet.
+ * False: gone. */
+static bool relay_check_answer(struct broker_conn *c)
+{
+    char *start = c->answer_start;
+    if (!c->watches_answer || c->state != CONN_OPEN || c->n_answer_in_queue > 0)
+        return true;
+    ssize_t n = recv(c->up.fd, start + c->n_answer, sizeof(c->answer_start) - c->n_answer,
+                     MSG_PEEK | MSG_DONTWAIT);
+    bool came_with_the_proxys = c->downward.in_pipe > 0 && c->n_answer == 0;
+    if (n < 0 && (errno == EAGAIN || errno == EINTR) && !came_with_the_proxys)
+        return true;
+    c->watches_answer = false;
+    if (n <= 0 || c->upward.bytes == 0 || came_with_the_proxys)
+        return true;
+    switch (httpfirst_read_answer(start, c->n_answer + (size_t)n)) {
+    case HTTPFIRST_YES:
+        broker_conn_close(c, NETWIRE_REFUSED, "name mismatch: an answer to what was no request");
+        return false;
+    case HTTPFIRST_UNSURE:
+        c->watches_answer = true;
+        c->n_answer_in_queue = (size_t)n;
+        break;
+    case HTTPFIRST_NO: break;
+    }
+    return true;
+}
+
 /* What to wait for on each side; a side that nothing is wanted from is not watched at all, or its
  * end would be told over and over. */
 static void relay_wait(struct broker_conn *c)
@@ -308,16 +388,6 @@ static void relay_wait(struct broker_conn *c)
         broker_conn_close(c, NETWIRE_FAILED, "out of memory");
 }
 
-/* What the policy still lets through, and the byte by which it is seen to be too much. */
-static size_t relay_left(const struct broker_conn *c)
-{
-    const struct broker *b = c->broker;
-    uint64_t used = b->traffic + c->upward.bytes + c->downward.bytes - c->counted;
-    if (!b->max_traffic)
-        return SIZE_MAX;
-    return used > b->max_traffic ? 1 : (size_t)MIN(b->max_traffic - used + 1, (uint64_t)SIZE_MAX);
-}
-
 static bool relay_upward(struct broker_conn *c)
 {
     if (c->judge != JUDGE_RAW || c->held) {
@@ -331,9 +401,11 @@ static bool relay_upward(struct broker_conn *c)
     }
     if (c->state != CONN_OPEN)
         return true;
+    if (relay_is_spent(c, &c->upward, c->guest.fd))
+        return false;
     if (!c->upward.eof || c->upward.in_pipe > 0)
-        if (relay_splice(c->broker, &c->upward, c->guest.fd, c->up.fd, relay_left(c)) < 0) {
-            broker_conn_close(c, NETWIRE_ALLOWED, NULL);
+        if (relay_splice(c->broker, &c->upward, c->guest.fd, c->up.fd, relay_splice_max(c)) < 0) {
+            broker_conn_end(c);
             return false;
         }
     relay_shut(&c->upward, c->up.fd);
@@ -344,31 +416,27 @@ static bool relay_downward(struct broker_conn *c)
 {
     if (c->state != CONN_OPEN || c->downward.shut)
         return true;
-    size_t max = MIN(relay_watch_answer(c), relay_left(c));
+    if (relay_is_spent(c, &c->downward, c->up.fd))
+        return false;
+    size_t max = c->watches_answer ? c->n_answer_in_queue : relay_watch_answer(c);
+    max = MIN(max, relay_splice_max(c));
     int n = relay_splice(c->broker, &c->downward, c->up.fd, c->guest.fd, max);
     if (n < 0) {
-        broker_conn_close(c, NETWIRE_ALLOWED, NULL);
+        broker_conn_end(c);
         return false;
     }
     c->n_seen_in_queue -= MIN(c->n_seen_in_queue, (size_t)n);
+    if (c->watches_answer) {
+        c->n_answer += (size_t)n;
+        c->n_answer_in_queue -= (size_t)n;
+    }
     relay_shut(&c->downward, c->guest.fd);
     return true;
 }
 
-/* False: more than the policy lets through, and gone. */
-static bool relay_count(struct broker_conn *c)
-{
-    uint64_t moved = c->upward.bytes + c->downward.bytes;
-    bool fits = broker_limits_count(c->broker, moved - c->counted);
-    c->counted = moved;
-    if (!fits)
-        broker_conn_close(c, NETWIRE_REFUSED, c->broker->traffic_rule);
-    return fits;
-}
-
 void broker_relay_turn(struct broker_conn *c)
 {
-    if (!relay_upward(c))
+    if (!relay_check_answer(c) || !relay_upward(c))
         return;
     bool waited = c->http && c->http->state == HTTPWATCH_UPGRADE;
     if (!relay_downward(c))
@@ -376,10 +444,9 @@ void broker_relay_turn(struct broker_conn *c)
     /* the answer lets the client go on with what is held */
     if (waited && c->http->state != HTTPWATCH_UPGRADE && !relay_upward(c))
         return;
-    if (!relay_count(c))
-        return;
+    broker_relay_count(c);
     if (c->upward.shut && c->downward.shut)
-        broker_conn_close(c, NETWIRE_ALLOWED, NULL);
+        broker_conn_end(c);
     else
         relay_wait(c);
 }

@@ -3,12 +3,14 @@
  */
 #include "net/broker_internal.h"
 
+#include <linux/if_packet.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/util.h"
-#include "net/packethead.h"
 
 #define SEEN_AT_ONCE 256
+#define SEEN_AT_END 65536 /* all that its queue can hold */
 #define SEEN_SAME_MS 1000 /* datagrams of one program come in numbers */
 
 enum { PORT_TCP4 = 1, PORT_TCP6 = 2, PORT_UDP4 = 4, PORT_UDP6 = 8 };
@@ -26,15 +28,12 @@ void broker_seen_port(struct broker *b, const struct netwire_socket *row)
 /* Whether the gate takes packets for this address, so that a listener can. */
 static bool seen_is_local(const struct broker *b, const uint8_t dst[static 16])
 {
-    bool synthetic;
+    static const uint8_t gate4[16] = {
+        [10] = 0xff, [11] = 0xff, [12] = NETWIRE_GATE4 >> 24, [15] = NETWIRE_GATE4 & 0xff};
+    static const uint8_t link6[8] = NETWIRE_LINK6;
+    bool synthetic, own = memcmp(dst, gate4, 16) == 0 || memcmp(dst, link6, 8) == 0;
     (void)broker_name_of(b, dst, &synthetic);
-    if (synthetic)
-        return true;
-    for (size_t i = 0; i < b->set.n_allow; i++)
-        if (b->set.allow[i].rule.kind == NETRULE_ADDRESS &&
-            netrule_matches_addr(&b->set.allow[i].rule, dst))
-            return true;
-    return false;
+    return synthetic || own || netset_has_route(&b->set, dst);
 }
 
 static bool seen_is_recent(struct broker *b, const struct packethead *p, uint64_t now)
@@ -51,13 +50,9 @@ static bool seen_is_recent(struct broker *b, const struct packethead *p, uint64_
     return false;
 }
 
-static void seen_note(struct broker *b, const struct packethead *p)
+void broker_seen_refused(struct broker *b, const struct packethead *p, const char *rule)
 {
-    bool listened = (b->ports[p->port] & seen_bit(p->is_udp, p->is_v6)) != 0;
-    if ((!p->is_udp && b->any_port) || (listened && seen_is_local(b, p->dst)))
-        return; /* the listener has it */
-    /* a name's multicast neighbours and the like are the kernel's own doing */
-    if (p->dst[0] == 0xff || (p->is_udp && seen_is_recent(b, p, broker_now_ms())))
+    if (p->is_udp && seen_is_recent(b, p, broker_now_ms()))
         return;
     enum netrule_proto proto = p->is_udp ? NETRULE_UDP : NETRULE_TCP;
     bool synthetic;
@@ -65,7 +60,7 @@ static void seen_note(struct broker *b, const struct packethead *p)
     struct netset_verdict v = name ? netset_name(&b->set, name, proto, p->port)
                                    : netset_addr(&b->set, p->dst, proto, p->port);
     char text[NETHOST_ADDR_TEXT_MAX];
-    struct netwire_record r = {.time_ns = broker_now_ns(),
+    struct netwire_record r = {.time_ns = clock_ns(),
                                .port = p->port,
                                .verdict = NETWIRE_REFUSED,
                                .protocol = p->is_udp ? NETWIRE_P_UDP : NETWIRE_P_TCP};
@@ -73,21 +68,48 @@ static void seen_note(struct broker *b, const struct packethead *p)
         snprintf(r.name, sizeof(r.name), "%s", name);
     else
         snprintf(r.address, sizeof(r.address), "%s", nethost_addr_text(p->dst, text));
-    snprintf(r.rule, sizeof(r.rule), "%s", v.allowed || !v.rule ? "default" : v.rule);
+    if (!rule)
+        rule = v.allowed || !v.rule ? "default" : v.rule;
+    snprintf(r.rule, sizeof(r.rule), "%s", rule);
     broker_record(b, &r);
+}
+
+static void seen_note(struct broker *b, const struct packethead *p)
+{
+    bool listened = (b->ports[p->port] & seen_bit(p->is_udp, p->is_v6)) != 0;
+    if ((!p->is_udp && b->any_port) || (listened && seen_is_local(b, p->dst)))
+        return; /* the listener has it */
+    broker_seen_refused(b, p, NULL);
+}
+
+/* What came faster than it was read is known by its number only. Reading it begins it anew. */
+static void seen_count_lost(struct broker *b, int fd)
+{
+    struct tpacket_stats stats = {0};
+    socklen_t len = sizeof(stats);
+    if (getsockopt(fd, SOL_PACKET, PACKET_STATISTICS, &stats, &len) == 0)
+        broker_record_lost(b, stats.tp_drops);
 }
 
 void broker_seen_readable(struct loop_watch *w, uint32_t events)
 {
     struct broker_listener *l = w->data;
+    int at_once = l->broker->ending ? SEEN_AT_END : SEEN_AT_ONCE;
     (void)events;
-    for (int i = 0; i < SEEN_AT_ONCE; i++) {
+    for (int i = 0; i < at_once; i++) {
         uint8_t data[PACKETHEAD_MAX];
         struct packethead p;
         ssize_t n = recv(w->fd, data, sizeof(data), MSG_DONTWAIT);
         if (n < 0)
-            return;
+            break;
         if (packethead_read(data, (size_t)n, &p))
             seen_note(l->broker, &p);
     }
+    seen_count_lost(l->broker, w->fd);
+}
+
+void broker_seen_end(struct broker *b)
+{
+    if (b->seen_watch)
+        broker_seen_readable(b->seen_watch, 0);
 }

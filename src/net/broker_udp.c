@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 
 #define UDP_AT_ONCE 64
@@ -42,7 +43,7 @@ static void udp_record(struct broker_udp *f, enum netwire_verdict verdict, const
 {
     char text[NETHOST_ADDR_TEXT_MAX];
     struct netwire_record r = {.time_ns = f->begin_ns,
-                               .duration_ns = broker_now_ns() - f->begin_ns,
+                               .duration_ns = clock_ns() - f->begin_ns,
                                .bytes_up = f->bytes_up,
                                .bytes_down = f->bytes_down,
                                .port = f->port,
@@ -75,7 +76,7 @@ static void udp_free(struct broker_udp *f)
 {
     struct broker *b = f->broker;
     if (f->state != UDP_DEAD)
-        udp_kill(f, NETWIRE_ALLOWED, f->verdict.rule);
+        udp_kill(f, f->state == UDP_OPEN ? NETWIRE_ALLOWED : NETWIRE_FAILED, f->verdict.rule);
     if (f->prev)
         f->prev->next = f->next;
     else
@@ -258,7 +259,7 @@ static struct broker_udp *udp_flow(struct broker *b, int inside_fd,
     memcpy(f->dst, dst, 16);
     f->from_port = from_port;
     f->port = port;
-    f->begin_ns = broker_now_ns();
+    f->begin_ns = clock_ns();
     f->up = (struct loop_watch){.fd = -1, .fn = udp_on_answer, .data = f};
     f->waiting.max = UDP_WAITING_MAX;
     f->next = b->udp;
@@ -281,8 +282,12 @@ static void udp_datagram(struct broker_listener *l, struct sockaddr_storage *fro
         return;
     }
     struct broker_udp *f = udp_flow(b, l->watch.fd, from, dst, l->row.port);
-    if (!f)
+    if (!f) {
+        struct packethead p = {.port = l->row.port, .is_udp = true, .is_v6 = l->row.family == 6};
+        memcpy(p.dst, dst, sizeof(p.dst));
+        broker_seen_refused(b, &p, "too many flows");
         return;
+    }
     f->last_ms = broker_now_ms();
     if (f->state == UDP_OPEN) {
         udp_send(f, bytes, len);

@@ -2,8 +2,8 @@
 #include "net/httpwatch.h"
 
 #include "base/util.h"
+#include "net/httpfirst.h"
 
-#define METHOD_MAX 32
 #define LINE_MAX_CHUNK 1024 /* a chunk's size with its extensions, or a trailer line */
 
 struct text {
@@ -46,57 +46,6 @@ static size_t skip_empty(const char *data, size_t len)
     while (at < len && (data[at] == '\r' || data[at] == '\n'))
         at++;
     return at;
-}
-
-/* ---- is it HTTP? ------------------------------------------------------------------------------
- */
-
-/* What some server or other takes for a blank between the words of a request. */
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\v' || c == '\f' || (c >= 0x1c && c <= 0x1f) ||
-           c == '\x85' || c == '\xa0';
-}
-
-/* A whole first line: does it say HTTP, or is it a request of HTTP/0.9 (no version at all)? Other
- * protocols talk in lines too (`GET key`, `EHLO name`). */
-static bool line_is_http(const char *line, size_t len, struct text second)
-{
-    for (size_t i = 0; i + 5 <= len; i++) {
-        if (strncasecmp(line + i, "HTTP/", 5) == 0)
-            return true;
-    }
-    return str_starts(line, "GET") &&
-           ((second.len > 0 && second.at[0] == '/') ||
-            (second.len >= 7 && strncasecmp(second.at, "http://", 7) == 0));
-}
-
-enum httpwatch_is httpwatch_is_http(const char *data, size_t len)
-{
-    size_t at = 0;
-    while (at < len && (is_blank(data[at]) || data[at] == '\r' || data[at] == '\n'))
-        at++;
-    const char *line = data + at, *end = data + len;
-    const char *lf = memchr(line, '\n', (size_t)(end - line));
-    const char *p = line, *stop = lf ? lf : end;
-    while (p < stop && is_token_char(*p))
-        p++;
-    bool has_room = len < HTTPWATCH_HEAD_MAX;
-    if (p == stop && !lf && p - line <= METHOD_MAX)
-        return has_room ? HTTPWATCH_UNSURE : HTTPWATCH_NO;
-    if (p == line || p == stop || p - line > METHOD_MAX || !is_blank(*p))
-        return HTTPWATCH_NO;
-    while (p < stop && is_blank(*p))
-        p++;
-    struct text second = {p, (size_t)(stop - p)};
-    if (lf)
-        return line_is_http(line, (size_t)(stop - line), second) ? HTTPWATCH_YES : HTTPWATCH_NO;
-    if (has_room)
-        return HTTPWATCH_UNSURE;
-    /* a line without an end: refused as a head that is too long if it could be a request's */
-    return second.len > 0 && (second.at[0] == '/' || memmem(second.at, second.len, "://", 3))
-               ? HTTPWATCH_YES
-               : HTTPWATCH_NO;
 }
 
 /* ---- a head -----------------------------------------------------------------------------------
@@ -295,7 +244,7 @@ static bool read_chunk_size(const char *line, size_t len, uint64_t *ret_size)
     if (n == 0 || (n < len && line[n] != ';'))
         return false;
     for (; n < len; n++)
-        if (is_blank(line[n]))
+        if (line[n] <= ' ' || line[n] >= 0x7f)
             return false; /* three words would be a request, for who takes no chunks */
     *ret_size = size;
     return true;
@@ -338,10 +287,10 @@ void httpwatch_passed(struct httpwatch *w, uint64_t n)
 static enum httpwatch_verdict begin_body(struct httpwatch *w, const char *data, size_t len)
 {
     size_t n = len < w->left ? len : (size_t)w->left;
-    enum httpwatch_is is = httpwatch_is_http(data, n);
-    if (is == HTTPWATCH_YES)
+    enum httpfirst is = httpfirst_read_body(data, n, n == w->left);
+    if (is == HTTPFIRST_YES)
         return HTTPWATCH_REFUSED;
-    if (is == HTTPWATCH_NO || n == w->left)
+    if (is == HTTPFIRST_NO)
         w->state = HTTPWATCH_BODY;
     return HTTPWATCH_PASS;
 }

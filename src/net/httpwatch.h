@@ -15,13 +15,6 @@
 
 #define HTTPWATCH_HEAD_MAX 16384 /* bytes a caller must be able to hold */
 
-enum httpwatch_is { HTTPWATCH_UNSURE, HTTPWATCH_YES, HTTPWATCH_NO };
-
-/* Do these first bytes of a connection begin an HTTP request? UNSURE: show more. There is no whole
- * line yet then, so that the bytes may pass: no server acts on less. Keep them for the next look.
- */
-enum httpwatch_is httpwatch_is_http(const char *data, size_t len);
-
 enum httpwatch_state {
     HTTPWATCH_HEAD,
     HTTPWATCH_BODY_BEGIN, /* `left` bytes of a body of known length, the first line not seen yet */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/helpers.h"
 #include "base/libexec.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -141,6 +142,10 @@ int netclient_start(const struct policy *policy, const uint16_t *host_ports, siz
     }
     if (c->pid == 0)
         child_main(&s);
+    if (helpers_add(c->pid) < 0) {
+        err_set(err, CORDON_ERR_INTERNAL, "network", 0, "too many brokers at once");
+        goto fail;
+    }
     c->fd = TAKE_FD(s.control[0]);
     c->setup_fd = TAKE_FD(s.setup[0]);
     util_close(&s.control[1]);
@@ -174,7 +179,7 @@ bool netclient_read(struct netclient *c, void (*fn)(void *data, const struct net
         if (r->verdict == NETWIRE_BROKEN)
             snprintf(c->failure, sizeof(c->failure), "%s", r->rule);
         else if (r->verdict == NETWIRE_BLIND)
-            c->is_blind = true;
+            c->is_blind = true, c->n_lost += r->lost;
         else
             fn(data, r);
     }
@@ -193,6 +198,7 @@ void netclient_free(struct netclient *c)
     util_close(&c->fd);
     util_close(&c->setup_fd);
     if (c->pid > 0) {
+        helpers_drop(c->pid);
         kill(c->pid, SIGKILL);
         while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
             ;

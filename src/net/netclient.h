@@ -16,7 +16,8 @@ struct netclient {
     int setup_fd; /* for the set-up helper; closed by whoever started the guest */
     size_t n_partial;
     struct netwire_record partial;
-    bool is_blind;     /* attempts without a route are not seen */
+    bool is_blind;     /* attempts without a route are not seen, or others were lost */
+    uint64_t n_lost;   /* of those, behind the last record */
     char failure[160]; /* the broker's last words, when it could not go on */
 };
 

@@ -27,7 +27,7 @@ struct netlog {
     size_t n_denials, cap_denials;
     uint64_t other_denials;
     uint64_t bytes_up, bytes_down;
-    bool is_blind; /* attempts that no rule gives a route were refused unseen */
+    bool is_blind; /* some were not seen: refused without a route, or too many at once */
 };
 
 /* Out of memory counts the record as dropped. */

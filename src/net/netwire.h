@@ -63,7 +63,7 @@ struct netwire_sockets {
 };
 
 /* FAILED: allowed, and nobody answered. The others are no attempts. BROKEN: the broker itself
- * cannot go on. BLIND: attempts without a route will not be seen. */
+ * cannot go on. BLIND: attempts without a route will not be seen, or some (`lost`) were not. */
 enum netwire_verdict {
     NETWIRE_ALLOWED,
     NETWIRE_REFUSED,

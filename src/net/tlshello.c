@@ -42,20 +42,33 @@ static struct span take_vector(struct span *s, unsigned length_bytes)
 }
 
 /* What the very first bytes are: MORE, OTHER, BAD, or NAME for "a handshake record". Servers are
- * lenient at this point: they take a warning alert or a hello of SSL 2 first, and any minor
- * version. No honest client does so, and a hello behind them would not be found. */
+ * lenient at this point: they take a warning alert or a hello of SSL 2 first, any minor version,
+ * and Go's any major one below 16. No honest client does so, and a hello behind them would not be
+ * found.
+ *
+ * Other protocols may begin with the number of a record too, where it is a length or a kind of
+ * packet: those with a text next, or a larger number, pass. What begins with two such control
+ * characters is refused; nothing that is widely used does (SOCKS is 04 or 05, MQTT 10, RDP and
+ * TPKT 03, Postgres, Kafka and DNS a length that begins with 00 or would be 5,000 bytes). */
 static enum tlshello_state read_start(const uint8_t *data, size_t len, size_t *ret_need)
 {
     if (len == 0)
         return *ret_need = 1, TLSHELLO_MORE;
-    bool record = data[0] >= 0x14 && data[0] <= 0x18, old = data[0] == 0x80 || data[0] == 0x81;
+    /* SSL 2 has a length of 15 bits first; none is larger than a record, nor text in UTF-8 */
+    bool record = data[0] >= 0x14 && data[0] <= 0x18, old = data[0] >= 0x80 && data[0] <= 0xc1;
     if (!record && !old)
         return TLSHELLO_OTHER;
-    if (record && len >= 2)
-        return data[1] != 3 ? TLSHELLO_OTHER : data[0] == 0x16 ? TLSHELLO_NAME : TLSHELLO_BAD;
+    if (record && len >= 2) {
+        if (data[0] == 0x16 && data[1] == 3)
+            return TLSHELLO_NAME;
+        return data[1] < 0x10 ? TLSHELLO_BAD : TLSHELLO_OTHER;
+    }
+    /* the length, a hello, the major version */
+    if (old && len >= 3 && data[2] != 1)
+        return TLSHELLO_OTHER;
     if (old && len >= 4)
-        return data[2] == 1 && data[3] == 3 ? TLSHELLO_BAD : TLSHELLO_OTHER;
-    *ret_need = record ? 2 : 4;
+        return data[3] == 3 ? TLSHELLO_BAD : TLSHELLO_OTHER;
+    *ret_need = record ? 2 : len < 3 ? 3 : 4;
     return TLSHELLO_MORE;
 }
 

@@ -1,8 +1,9 @@
 /* Policy and host become a plan. Pure but for looking at the named host paths (stat), so that a
- * missing grant is an error before anything starts. */
+ * missing grant is an error before anything starts, and at the limits of the process itself. */
 #include "plan/plan.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -92,6 +93,24 @@ static uint64_t plan_map_limit(const struct plan *p, const struct host *host)
         return host->memory_bytes;
     uint64_t data = plan_data_limit(&p->limits);
     return host->memory_bytes ? MIN(data, host->memory_bytes) : data;
+}
+
+/* Nobody raises his own hard limit. A level's number may be more than this host allows and is then
+ * lowered; one that was asked for is not. */
+static int plan_check_descriptors(const struct policy *policy, struct cordon_err *err)
+{
+    char where[512];
+    struct rlimit files;
+    const struct origin *origin = &policy_value(policy, FIELD_FILE_DESCRIPTORS)->origin;
+    uint64_t asked = policy_num(policy, FIELD_FILE_DESCRIPTORS);
+    if (!policy_has(policy, FIELD_FILE_DESCRIPTORS) || origin->source == FROM_BUILTIN ||
+        getrlimit(RLIMIT_NOFILE, &files) < 0 || asked <= files.rlim_max)
+        return 0;
+    policy_origin_place(origin, where, sizeof(where));
+    err_set(err, CORDON_ERR_HOST, "plan", 0,
+            "%s: file_descriptors = %" PRIu64 ": a process may have %" PRIu64 " here", where, asked,
+            (uint64_t)files.rlim_max);
+    return err_hint(err, "raise the hard limit (ulimit -Hn), or ask for less");
 }
 
 static int plan_rlimits(struct plan *p, const struct policy *policy)
@@ -349,6 +368,8 @@ static int plan_fill(struct plan *p, const struct plan_request *req, struct cord
         return err_nomem(err, "plan");
     if (p->backend == BACKEND_DOCKER)
         return plan_fill_container(p, req, err);
+    if (p->backend == BACKEND_NATIVE && plan_check_descriptors(policy, err) < 0)
+        return -1;
     plan_by_group(p);
     int r = p->tier == TIER_FULL ? plan_full(p, req, err) : plan_landlock(p, req, err);
     if (r < 0 || (plan_is_oci(policy) && plan_oci(p, req, err) < 0))

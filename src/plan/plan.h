@@ -83,6 +83,8 @@ enum plan_op_flag {
                                   one that can reach it; shown with the owners it has */
     PLAN_BIND_KERNELS = 1 << 10,  /* a device or a part of /sys that was asked for: handled as a
                                      grant  is, but shown with the owners it has */
+    PLAN_BIND_PINNED = 1 << 13,   /* part of a grant, on its own place: what is mounted on cannot be
+                                     moved away, nor can what lies below it */
     PLAN_BIND_COPY = 1 << 11,     /* of a grant: made by us for this guest, and given to it where it
                                      cannot be mapped */
     PLAN_MASK_OPTIONAL = 1 << 12, /* below a layer: a place that a guest took away before, or that

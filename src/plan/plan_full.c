@@ -237,15 +237,15 @@ static int full_proc(struct plan *p)
 
 static int full_dev(struct plan *p)
 {
-    static const char *const nodes[] = {"null", "zero", "full", "random", "urandom", "tty"};
+    static const char *const nodes[] = {"/dev/null",   "/dev/zero",    "/dev/full",
+                                        "/dev/random", "/dev/urandom", "/dev/tty"};
     static const char *const links[][2] = {
         {"/proc/self/fd", "dev/fd"},       {"/proc/self/fd/0", "dev/stdin"},
         {"/proc/self/fd/1", "dev/stdout"}, {"/proc/self/fd/2", "dev/stderr"},
         {"pts/ptmx", "dev/ptmx"},
     };
     for (size_t i = 0; i < ARRAY_SIZE(nodes); i++)
-        if (!full_op(p, PLAN_OP_BIND, arena_printf(&p->arena, "/dev/%s", nodes[i]),
-                     arena_printf(&p->arena, "dev/%s", nodes[i]),
+        if (!full_op(p, PLAN_OP_BIND, nodes[i], nodes[i] + 1,
                      PLAN_BIND_DEV | PLAN_BIND_FILE | PLAN_BIND_RW, 0))
             return -1;
     for (size_t i = 0; i < ARRAY_SIZE(links); i++)

@@ -34,7 +34,6 @@ int plan_collect_files(struct plan *p, const struct plan_request *req, struct co
 int plan_add_fence(struct plan *p, const char *path, bool write, bool optional);
 int plan_check_network(const struct policy *policy, struct cordon_err *err);
 /* plan_net.c: the way out, if the policy asks for one */
-#define PLAN_NET_PORTS_MAX 1024
 bool plan_net_is_wanted(const struct policy *policy);
 int plan_net(struct plan *p, const struct policy *policy, struct cordon_err *err);
 /* The built-in filter, tightened by the profile in `path` unless that is NULL. */

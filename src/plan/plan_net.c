@@ -43,7 +43,7 @@ static int net_routes(struct plan *p, struct plan_net *net, const struct netset 
 static int net_ports(struct plan *p, const struct netset *set, enum netrule_proto proto,
                      uint16_t **ret_ports, size_t *ret_n)
 {
-    uint16_t ports[PLAN_NET_PORTS_MAX];
+    uint16_t ports[NETSET_LISTEN_MAX]; /* netset_make refuses more */
     *ret_n = netset_ports(set, proto, ports, ARRAY_SIZE(ports));
     *ret_ports = arena_alloc(&p->arena, (*ret_n + 1) * sizeof(uint16_t));
     if (!*ret_ports)

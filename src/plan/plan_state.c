@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -31,6 +32,53 @@ static bool state_is_below(const char *path, const char *dir)
     return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
 }
 
+/* What is not there cannot be covered, and a guest could make it: the place of the caches is made
+ * first. The notes are: this run's own is among them. */
+static void state_make_cache(const struct plan_grant *g)
+{
+    char dirs[REACH_DIRS + 1][PATH_MAX], real[PATH_MAX];
+    size_t notes = reach_dirs(environ, dirs), n = state_dirs(dirs);
+    if (!g->write || g->overlay || !g->is_dir || n == notes)
+        return;
+    char *cache = dirs[n - 1], *end;
+    /* the deepest folder on the way that is there: it must be the guest's to write to */
+    for (end = cache + strlen(cache); end > cache && !realpath(cache, real);) {
+        while (end > cache && *--end != '/')
+            ;
+        *end = '\0';
+    }
+    if (end == cache || !state_is_below(real, g->src))
+        return;
+    (void)state_dirs(dirs);
+    for (end = strchr(cache + 1, '/'); end; end = strchr(end + 1, '/')) {
+        *end = '\0';
+        (void)mkdir(cache, 0700);
+        *end = '/';
+    }
+    (void)mkdir(cache, 0700);
+}
+
+/* A guest could move a folder on the way, with what is covered in it, and make another. */
+static int state_pin(struct plan *p, const struct plan_grant *g, const char *real)
+{
+    size_t top = strlen(g->src);
+    if (!g->write || g->overlay)
+        return 0;
+    for (const char *end = strchr(real + top + 1, '/'); end; end = strchr(end + 1, '/')) {
+        const char *src = arena_printf(&p->arena, "%.*s", (int)(end - real), real);
+        const char *dst = src ? arena_printf(&p->arena, "%s%s", g->dst, src + top) : NULL;
+        bool pinned = false;
+        if (!dst)
+            return -1;
+        for (size_t i = 0; i < p->n_ops; i++)
+            pinned |= (p->ops[i].flags & PLAN_BIND_PINNED) && str_eq(p->ops[i].dst, dst + 1);
+        if (!pinned && plan_full_op(p, PLAN_OP_BIND, src, dst + 1,
+                                    PLAN_BIND_GRANT | PLAN_BIND_RW | PLAN_BIND_PINNED) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int plan_state_cover(struct plan *p, const struct plan_grant *g)
 {
     char dirs[REACH_DIRS + 1][PATH_MAX], real[PATH_MAX];
@@ -40,7 +88,7 @@ int plan_state_cover(struct plan *p, const struct plan_grant *g)
             continue;
         const char *path = arena_printf(&p->arena, "%s%s", g->dst, real + strlen(g->src));
         /* a copy may be older than they are */
-        if (!path ||
+        if (!path || state_pin(p, g, real) < 0 ||
             plan_full_mask(p, path, PLAN_MASK_DIR | (g->overlay ? PLAN_MASK_OPTIONAL : 0)) < 0)
             return -1;
     }
@@ -52,20 +100,22 @@ int plan_state_refuse(const struct plan_grant *g, bool can_cover, struct cordon_
     char dirs[REACH_DIRS + 1][PATH_MAX], real[PATH_MAX];
     if (!g->write || g->overlay)
         return 0;
-    size_t n = reach_dirs(environ, dirs);
+    state_make_cache(g);
+    size_t notes = reach_dirs(environ, dirs), n = state_dirs(dirs);
     for (size_t i = 0; i < n; i++) {
         if (!realpath(dirs[i], real))
             continue;
-        if (state_is_below(g->src, real))
+        if (i < notes && state_is_below(g->src, real))
             return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
                            "%s cannot be writable to a guest: Cordon's own notes are there",
                            g->src);
         if (!can_cover && state_is_below(real, g->src)) {
             err_set(err, CORDON_ERR_HOST, "plan", 0,
-                    "%s is to be writable and holds Cordon's own notes (%s), which only tier full "
-                    "can cover",
-                    g->src, real);
-            return err_hint(err, "grant a folder further down, or set XDG_STATE_HOME elsewhere");
+                    "%s is to be writable and holds Cordon's own %s (%s), which only tier full can "
+                    "cover",
+                    g->src, i < notes ? "notes" : "caches", real);
+            return err_hint(err, "grant a folder further down, or set %s elsewhere",
+                            i < notes ? "XDG_STATE_HOME" : "XDG_CACHE_HOME");
         }
     }
     return 0;

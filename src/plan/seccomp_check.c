@@ -96,8 +96,14 @@ static unsigned check_clone(struct seccomp_asm *a, const struct seccomp_options 
     return seccomp_asm_load(a, SECCOMP_ARG_LOW(0), label);
 }
 
-/* Families as a kernel built without the others would answer. NETLINK is among the others:
- * getaddrinfo then assumes that both IPv4 and IPv6 exist; getifaddrs fails. */
+/* Families but ours are refused. Netlink as a kernel built without it would: every look-up of a
+ * name asks for it, and getaddrinfo then assumes that both IPv4 and IPv6 exist; getifaddrs fails.
+ */
+static unsigned other_family(struct seccomp_asm *a, const struct seccomp_options *o)
+{
+    return seccomp_asm_if(a, BPF_JEQ, AF_NETLINK, error(a, EAFNOSUPPORT), refuse(a, o));
+}
+
 static unsigned check_socket(struct seccomp_asm *a, const struct seccomp_options *o)
 {
     static const struct range unix_types[] = {{SOCK_STREAM, SOCK_DGRAM},
@@ -119,7 +125,7 @@ static unsigned check_socket(struct seccomp_asm *a, const struct seccomp_options
     unsigned local = in_ranges(a, unix_types, ARRAY_SIZE(unix_types), allow(a), refuse(a, o));
     local = seccomp_asm_load(a, SECCOMP_ARG_LOW(1), seccomp_asm_and(a, SOCK_TYPE_BITS, local));
 
-    unsigned family = seccomp_asm_if(a, BPF_JEQ, AF_INET6, inet, error(a, EAFNOSUPPORT));
+    unsigned family = seccomp_asm_if(a, BPF_JEQ, AF_INET6, inet, other_family(a, o));
     family = seccomp_asm_if(a, BPF_JEQ, AF_INET, inet, family);
     family = seccomp_asm_if(a, BPF_JEQ, AF_UNIX, local, family);
     return seccomp_asm_load(a, SECCOMP_ARG_LOW(0), family);
@@ -131,7 +137,7 @@ static unsigned check_socketpair(struct seccomp_asm *a, const struct seccomp_opt
                                          {SOCK_SEQPACKET, SOCK_SEQPACKET}};
     unsigned local = in_ranges(a, types, ARRAY_SIZE(types), allow(a), refuse(a, o));
     local = seccomp_asm_load(a, SECCOMP_ARG_LOW(1), seccomp_asm_and(a, SOCK_TYPE_BITS, local));
-    unsigned family = seccomp_asm_if(a, BPF_JEQ, AF_UNIX, local, error(a, EAFNOSUPPORT));
+    unsigned family = seccomp_asm_if(a, BPF_JEQ, AF_UNIX, local, other_family(a, o));
     return seccomp_asm_load(a, SECCOMP_ARG_LOW(0), family);
 }
 
@@ -174,6 +180,16 @@ static unsigned check_ioctl(struct seccomp_asm *a, const struct seccomp_options 
 {
     /* TIOCSTI; TIOCLINUX, TIOCCONS; TIOCSETD (line disciplines load modules) */
     static const struct range commands[] = {{0x5412, 0x5412}, {0x541c, 0x541d}, {0x5423, 0x5423}};
+    unsigned test = in_ranges(a, commands, ARRAY_SIZE(commands), refuse(a, o), allow(a));
+    return seccomp_asm_load(a, SECCOMP_ARG_LOW(1), test);
+}
+
+/* F_SETLEASE, F_SETDELEG: whoever opens a file under lease waits in the kernel until its holder
+ * lets go, for up to 45 seconds, and a read-only grant is enough for one: the host and other guests
+ * would wait for this one. */
+static unsigned check_fcntl(struct seccomp_asm *a, const struct seccomp_options *o)
+{
+    static const struct range commands[] = {{1024, 1024}, {1040, 1040}};
     unsigned test = in_ranges(a, commands, ARRAY_SIZE(commands), refuse(a, o), allow(a));
     return seccomp_asm_load(a, SECCOMP_ARG_LOW(1), test);
 }
@@ -320,6 +336,7 @@ unsigned seccomp_check_emit(struct seccomp_asm *a, const struct seccomp_options 
     case SECCOMP_CHECK_SEND_FLAGS2: return check_bits(a, 2, MSG_OOB, error(a, EOPNOTSUPP));
     case SECCOMP_CHECK_SEND_FLAGS3: return check_bits(a, 3, MSG_OOB, error(a, EOPNOTSUPP));
     case SECCOMP_CHECK_IOCTL: return check_ioctl(a, o);
+    case SECCOMP_CHECK_FCNTL: return check_fcntl(a, o);
     case SECCOMP_CHECK_PRCTL: return check_prctl(a, o);
     case SECCOMP_CHECK_ARCH_PRCTL: return check_arch_prctl(a);
     case SECCOMP_CHECK_PERSONALITY: return check_personality(a);
@@ -388,6 +405,7 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
     case SECCOMP_CHECK_SEND_FLAGS2:
     case SECCOMP_CHECK_SEND_FLAGS3:
     case SECCOMP_CHECK_IOCTL:
+    case SECCOMP_CHECK_FCNTL:
     case SECCOMP_CHECK_PRCTL:
     case SECCOMP_CHECK_ARCH_PRCTL:
     case SECCOMP_CHECK_PERSONALITY:

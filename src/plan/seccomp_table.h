@@ -23,6 +23,7 @@ enum seccomp_table_check {
     SECCOMP_CHECK_SEND_FLAGS2, /* MSG_OOB in argument 2 or 3 */
     SECCOMP_CHECK_SEND_FLAGS3,
     SECCOMP_CHECK_IOCTL,
+    SECCOMP_CHECK_FCNTL, /* command in argument 1 */
     SECCOMP_CHECK_PRCTL,
     SECCOMP_CHECK_ARCH_PRCTL,
     SECCOMP_CHECK_PERSONALITY,

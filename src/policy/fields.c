@@ -99,7 +99,7 @@ uint64_t fields_min(enum field_id id)
         FIELD_TIME_LIMIT,     FIELD_CPU_TIME,           FIELD_MEMORY_LIMIT,
         FIELD_PROCESSES,      FIELD_FILE_DESCRIPTORS,   FIELD_SCRATCH_SIZE,
         FIELD_SCRATCH_INODES, FIELD_COMPILE_TIME_LIMIT, FIELD_COMPILE_MEMORY_LIMIT,
-        FIELD_DISK_LIMIT,     FIELD_MAX_FILES,
+        FIELD_DISK_LIMIT,     FIELD_MAX_FILES,          FIELD_MAX_TRAFFIC,
     };
     for (size_t i = 0; i < ARRAY_SIZE(positive); i++) {
         if (positive[i] == id)

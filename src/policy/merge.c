@@ -59,31 +59,45 @@ static void deny(struct merge *m, const enum field_id *ids, size_t n)
         m->denied[ids[i]] = true;
 }
 
-void merge_note_denial(struct merge *merge, const struct assign *assign)
+/* Of fields that only take away; the others are told by their values above. */
+static bool takes_away(const struct assign *a)
+{
+    if (a->id == FIELD_BLOCK_INTERNAL)
+        return a->value.num == 1;
+    if (a->id == FIELD_REQUIRE_TIER)
+        return a->value.num == TIER_FULL;
+    return policy_fields[a->id].risk == RISK_DENY && !is_empty_list(a);
+}
+
+bool merge_note_denial(struct merge *merge, const struct assign *assign)
 {
     const struct field *field = &policy_fields[assign->id];
     uint64_t num = assign->value.num;
+    bool *denied = &merge->denied[assign->id];
 
     if (!assign->value.set)
-        return; /* moved into the policy already, and noted then */
+        return false; /* moved into the policy already, and noted then */
     if ((assign->id == FIELD_ALLOW_NETWORK && is_empty_list(assign)) ||
-        (assign->id == FIELD_NETWORK && num == NETWORK_NONE))
+        (assign->id == FIELD_NETWORK && num == NETWORK_NONE)) {
         deny(merge, network_grants, ARRAY_SIZE(network_grants));
-    else if (assign->id == FIELD_ALLOW_FILESYSTEM && num == 0) {
+    } else if (assign->id == FIELD_ALLOW_FILESYSTEM && num == 0) {
         deny(merge, file_grants, ARRAY_SIZE(file_grants));
         deny(merge, file_ways, ARRAY_SIZE(file_ways));
-    } else if (assign->id == FIELD_WORKSPACE)
-        merge->denied[assign->id] |= num == WORKSPACE_NONE;
-    else if (assign->id == FIELD_VIRTUAL_FS || assign->id == FIELD_BLOCK_INTERNAL)
-        merge->denied[assign->id] |= num == 1;
-    else if (assign->id == FIELD_REQUIRE_TIER)
-        merge->denied[assign->id] |= num == TIER_FULL;
-    else if (assign->id == FIELD_SECCOMP_PROFILE || assign->id == FIELD_APPARMOR_PROFILE)
-        merge->denied[assign->id] = true; /* another profile could be a weaker one */
-    else if (field->risk == RISK_GRANT && field->type == FT_BOOL)
-        merge->denied[assign->id] |= num == 0;
-    else if (field->risk == RISK_GRANT && fields_is_list(field->type))
-        merge->denied[assign->id] |= is_empty_list(assign);
+    } else if ((assign->id == FIELD_WORKSPACE && num == WORKSPACE_NONE) ||
+               (assign->id == FIELD_VIRTUAL_FS && num == 1) ||
+               (field->risk == RISK_GRANT && field->type == FT_BOOL && num == 0) ||
+               (field->risk == RISK_GRANT && fields_is_list(field->type) &&
+                is_empty_list(assign))) {
+        *denied = true;
+    } else if (takes_away(assign)) {
+        /* lists grow by what a project adds, but for the one that is all there is: there, and in
+         * the place of a value, it would be less that is taken away */
+        if (!fields_is_list(field->type) || assign->id == FIELD_ALLOWED_BINARIES)
+            *denied = true;
+    } else {
+        return false;
+    }
+    return true;
 }
 
 /* ---- applying ---------------------------------------------------------------------------------
@@ -158,6 +172,10 @@ static int list_merge(struct policy_value *v, struct assign *a, struct cordon_er
     for (size_t i = 0; i < a->value.n_items; i++) {
         struct policy_item *item = &a->value.items[i];
         size_t same = list_same(v, field->type, item);
+        /* who repeats a denial of the user's does not own it */
+        if (same < v->n_items && field->risk == RISK_DENY && item->origin.source == FROM_PROJECT &&
+            v->items[same].origin.source == FROM_USER)
+            continue;
         if (same < v->n_items) {
             struct policy_item old = v->items[same];
             v->items[same] = *item;
@@ -280,10 +298,36 @@ static int finish_virtual_fs(struct merge *m, struct cordon_err *err)
     return 0;
 }
 
+/* Nothing is checked there: what was to be denied or counted would not be. */
+static int finish_host_contradiction(const struct policy *p, enum field_id id,
+                                     struct cordon_err *err)
+{
+    const struct policy_value *v = &p->values[FIELD_NETWORK], *other = &p->values[id];
+    const struct policy_item *item = other->n_items > 0 ? &other->items[0] : NULL;
+    const struct origin *by = item ? &item->origin : &other->origin;
+    bool is_set =
+        fields_is_list(policy_fields[id].type) ? item != NULL : other->set && other->num > 0;
+    char a[512], b[512];
+    if (!is_set || by->source == FROM_BUILTIN)
+        return 0;
+    policy_origin_place(&v->origin, a, sizeof(a));
+    policy_origin_place(by, b, sizeof(b));
+    err_set(err, code_of(&v->origin), "policy", 0, "network host (%s) contradicts %s%s%s (%s)", a,
+            policy_fields[id].key, item ? " = " : "", item ? item->written : "", b);
+    return err_hint(err, "nothing is checked on the host's own network: leave one of them out");
+}
+
 static int finish_host_network(const struct policy *p, struct cordon_err *err)
 {
+    static const enum field_id checked[] = {FIELD_DENY_NETWORK, FIELD_BLOCK_INTERNAL,
+                                            FIELD_MAX_CONNECTIONS, FIELD_MAX_TRAFFIC};
     const struct policy_value *v = &p->values[FIELD_NETWORK];
-    if (v->num != NETWORK_HOST || policy_bool(p, FIELD_UNSAFE_HOST_NETWORK))
+    if (v->num != NETWORK_HOST)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(checked); i++)
+        if (finish_host_contradiction(p, checked[i], err) < 0)
+            return -1;
+    if (policy_bool(p, FIELD_UNSAFE_HOST_NETWORK))
         return 0;
     char where[512];
     policy_origin_place(&v->origin, where, sizeof(where));
@@ -291,6 +335,36 @@ static int finish_host_network(const struct policy *p, struct cordon_err *err)
                    "%s: network host needs --unsafe-host-network: the guest would share every "
                    "service of this host",
                    where);
+}
+
+/* `none` takes away what weaker layers grant; who grants in the same breath means one of the two.
+ */
+static int finish_no_network(const struct policy *p, struct cordon_err *err)
+{
+    static const enum field_id grants[] = {FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,
+                                           FIELD_ALLOW_PATTERNS, FIELD_ALLOW_HOST_PORT,
+                                           FIELD_PUBLISH};
+    const struct policy_value *v = &p->values[FIELD_NETWORK];
+    if (!v->set || v->num != NETWORK_NONE || v->origin.source == FROM_BUILTIN)
+        return 0;
+    for (size_t g = 0; g < ARRAY_SIZE(grants); g++) {
+        const struct policy_value *grant = &p->values[grants[g]];
+        const struct policy_item *item = NULL;
+        for (size_t i = 0; i < grant->n_items && !item; i++)
+            if (grant->items[i].origin.layer == v->origin.layer)
+                item = &grant->items[i];
+        bool is_all = grant->set && grant->num == 1 && grant->origin.layer == v->origin.layer;
+        if (!item && !is_all)
+            continue;
+        char a[512], b[512];
+        policy_origin_place(&v->origin, a, sizeof(a));
+        policy_origin_place(item ? &item->origin : &grant->origin, b, sizeof(b));
+        err_set(err, code_of(&v->origin), "policy", 0, "network none (%s) contradicts %s = %s (%s)",
+                a, policy_fields[grants[g]].key, item ? item->written : "true", b);
+        return err_hint(
+            err, "leave network out; --allow-network=false before the list drops what files grant");
+    }
+    return 0;
 }
 
 /* Whom the broker talks to in the place of a host: a project cannot name one that others denied. */
@@ -402,8 +476,9 @@ int merge_finish(struct merge *merge, const char *cwd, struct cordon_err *err)
     struct policy *p = merge->policy;
     finish_binaries(p);
     if (finish_virtual_fs(merge, err) < 0 || finish_host_network(p, err) < 0 ||
-        finish_detour(p, FIELD_HTTP_PROXY, err) < 0 || finish_detour(p, FIELD_DNS, err) < 0 ||
-        finish_scratch(merge, err) < 0 || finish_workspace(merge, cwd, err) < 0)
+        finish_no_network(p, err) < 0 || finish_detour(p, FIELD_HTTP_PROXY, err) < 0 ||
+        finish_detour(p, FIELD_DNS, err) < 0 || finish_scratch(merge, err) < 0 ||
+        finish_workspace(merge, cwd, err) < 0)
         return -1;
     for (size_t id = 0; id < FIELD_COUNT_; id++) {
         struct policy_value *v = &p->values[id];

@@ -16,8 +16,8 @@ void merge_next_layer(struct merge *merge);
 /* Takes over the assignment's contents whatever happens. */
 int merge_apply(struct merge *merge, struct assign *assign, struct cordon_err *err);
 
-/* Records what the assignment denies without applying it. */
-void merge_note_denial(struct merge *merge, const struct assign *assign);
+/* Records what the assignment denies without applying it; true: it denies something. */
+bool merge_note_denial(struct merge *merge, const struct assign *assign);
 
 /* Checks that need the whole policy, values that follow from others, the text of lists. */
 int merge_finish(struct merge *merge, const char *cwd, struct cordon_err *err);

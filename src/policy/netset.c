@@ -32,6 +32,37 @@ static void rules_free(struct netset_rule *rules, size_t n)
     free(rules);
 }
 
+/* Addresses that mean something else inside: they stand for names, or are the link's. A rule for
+ * one of them would be listed and never be reached. */
+static const char *inside_range(const struct netrule *rule)
+{
+    static const struct {
+        uint8_t addr[16], bits;
+        const char *text;
+    } ranges[] = {
+        {{[10] = 0xff, [11] = 0xff, [12] = 198, [13] = 18}, 96 + 15, "198.18.0.0/15"},
+        {{[10] = 0xff, [11] = 0xff, [12] = 192}, 96 + 29, "192.0.0.0/29"},
+        {{0xfd, 0x63, 0x6f, 0x72, 0x64, 0x6f, 0x6e, 0}, 63, "fd63:6f72:646f:6e00::/63"},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(ranges) && rule->kind == NETRULE_ADDRESS; i++)
+        if (rule->prefix_len >= ranges[i].bits &&
+            netrule_prefix_equal(rule->addr, ranges[i].addr, ranges[i].bits))
+            return ranges[i].text;
+    return NULL;
+}
+
+static int refuse_inside(const struct policy_item *item, const char *range, struct cordon_err *err)
+{
+    char where[512];
+    policy_origin_place(&item->origin, where, sizeof(where));
+    err_set(err, item->origin.source == FROM_COMMAND ? CORDON_ERR_USAGE : CORDON_ERR_CONFIG,
+            "network", 0,
+            "%s: '%.200s' lies in %s, which Cordon uses inside: no host is reached there", where,
+            item->written, range);
+    policy_err_clean(err);
+    return -1;
+}
+
 /* Appends the rules of one list; *n counts those that need freeing, also after a failure. */
 static int add_rules(const struct policy *policy, enum field_id id, struct netset_rule **rules,
                      size_t *n, struct cordon_err *err)
@@ -55,6 +86,9 @@ static int add_rules(const struct policy *policy, enum field_id id, struct netse
             rule->rule.port = (uint16_t)item->num;
         else if (netrule_parse(item->text, &rule->rule, why) < 0)
             return err_set(err, CORDON_ERR_CONFIG, "network", 0, "'%.200s' %s", item->text, why);
+        const char *inside = id == FIELD_DENY_NETWORK ? NULL : inside_range(&rule->rule);
+        if (inside)
+            return refuse_inside(item, inside, err);
         if (add_text(rule, id, item->written, &item->origin, err) < 0)
             return -1;
     }
@@ -91,6 +125,16 @@ static int add_knobs(const struct policy *policy, struct netset *set, struct cor
                                : 0;
 }
 
+static int check_ports(const struct netset *set, struct cordon_err *err)
+{
+    uint16_t ports[NETSET_LISTEN_MAX + 1];
+    if (netset_ports(set, NETRULE_TCP, ports, ARRAY_SIZE(ports)) <= NETSET_LISTEN_MAX &&
+        netset_ports(set, NETRULE_UDP, ports, ARRAY_SIZE(ports)) <= NETSET_LISTEN_MAX)
+        return 0;
+    return err_set(err, CORDON_ERR_CONFIG, "network", 0,
+                   "the rules name more than %d different ports", NETSET_LISTEN_MAX);
+}
+
 int netset_make(const struct policy *policy, struct netset *ret_set, struct cordon_err *err)
 {
     struct netset set = {0};
@@ -99,7 +143,8 @@ int netset_make(const struct policy *policy, struct netset *ret_set, struct cord
         add_rules(policy, FIELD_ALLOW_PATTERNS, &set.allow, &set.n_allow, err) < 0 ||
         add_rules(policy, FIELD_DENY_NETWORK, &set.deny, &set.n_deny, err) < 0 ||
         add_rules(policy, FIELD_ALLOW_HOST_PORT, &set.host_ports, &set.n_host_ports, err) < 0 ||
-        add_ports(policy, &set, err) < 0 || add_knobs(policy, &set, err) < 0) {
+        add_ports(policy, &set, err) < 0 || add_knobs(policy, &set, err) < 0 ||
+        check_ports(&set, err) < 0) {
         netset_done(&set);
         return -1;
     }
@@ -190,12 +235,26 @@ static const struct netset_rule *find_allow(const struct netset *set, const stru
     return found;
 }
 
+/* What is denied under one of its names or addresses is denied. */
+static const struct netset_rule *find_host_deny(const struct netset *set, const struct target *t)
+{
+    static const uint8_t host4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
+    static const uint8_t host6[16] = {[15] = 1};
+    const uint8_t *const addrs[] = {NULL, NULL, host4, host6};
+    const struct netset_rule *deny = NULL;
+    for (size_t i = 0; i < ARRAY_SIZE(addrs) && !deny; i++) {
+        struct target same = *t;
+        same.name = i == 0 ? NETSET_HOST_NAME : "localhost";
+        same.addr = addrs[i];
+        deny = find_deny(set, &same);
+    }
+    return deny;
+}
+
 /* host.cordon: opened by port, or by a rule that says localhost. */
 static struct netset_verdict host_name(const struct netset *set, const struct target *t)
 {
-    struct target localhost = *t;
-    localhost.name = "localhost";
-    const struct netset_rule *deny = find_deny(set, &localhost), *by = NULL;
+    const struct netset_rule *deny = find_host_deny(set, t), *by = NULL;
     for (size_t i = 0; i < set->n_host_ports && !by; i++) {
         if (t->port == 0 || (t->proto == NETRULE_TCP && set->host_ports[i].rule.port == t->port))
             by = &set->host_ports[i];
@@ -224,6 +283,8 @@ struct netset_verdict netset_name(const struct netset *set, const char *name,
         return verdict(false, deny);
     if (str_eq(name, NETSET_HOST_NAME))
         return host_name(set, &t);
+    if (str_eq(name, "localhost") && (deny = find_host_deny(set, &t)))
+        return verdict(false, deny); /* in a rule it means the host's, whose name that is */
     const struct netset_rule *allow = find_allow(set, &t);
     if (allow)
         return verdict(true, allow);
@@ -274,6 +335,17 @@ struct netset_verdict netset_dial(const struct netset *set, const struct netset_
         return *first;
     const struct netset_rule *allow = find_allow(set, &t);
     return may_reach(set, allow, addr) ? verdict(true, allow) : verdict(false, &set->internal_by);
+}
+
+bool netset_has_route(const struct netset *set, const uint8_t addr[static 16])
+{
+    for (size_t i = 0; i < set->n_allow; i++) {
+        const struct netrule *rule = &set->allow[i].rule;
+        if (rule->kind == NETRULE_ADDRESS &&
+            netrule_prefix_equal(rule->addr, addr, rule->prefix_len))
+            return true;
+    }
+    return false;
 }
 
 /* ---- ports ------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 
 #define NETSET_HOST_NAME "host.cordon" /* the host's own loopback, as the guest calls it */
 #define NETSET_PORTS_MAX 256
+#define NETSET_LISTEN_MAX 1024 /* different ports of all rules: each has its listener */
 
 struct netset_rule {
     struct netrule rule;
@@ -62,5 +63,9 @@ struct netset_verdict netset_dial(const struct netset *set, const struct netset_
  * not know about `everything`. */
 size_t netset_ports(const struct netset *set, enum netrule_proto proto, uint16_t *ret_ports,
                     size_t max);
+
+/* Whether a rule gives this very address a route. Those that are matched as another one (an IPv4
+ * address in its NAT64 form) have none. */
+bool netset_has_route(const struct netset *set, const uint8_t addr[static 16]);
 
 #endif

@@ -307,6 +307,31 @@ static int check_names(struct resolver *r)
     return 0;
 }
 
+/* What the user's own profile of this name denies, itself or by what it inherits, stays denied when
+ * a project replaces it. Its grants and limits are replaced. */
+static int apply_hidden(struct resolver *r, const char *name)
+{
+    struct config_profile *chain[INHERITS_MAX + 1];
+    struct config_profile *at = config_find_profile(r->files[RESOLVE_USER], name);
+    size_t n = 0;
+    /* of the user's own ones, whatever a project put in their place */
+    while (at && n < ARRAY_SIZE(chain)) {
+        chain[n++] = at;
+        at = at->inherits && !str_eq(at->inherits, at->name)
+                 ? config_find_profile(r->files[RESOLVE_USER], at->inherits)
+                 : NULL;
+    }
+    while (n-- > 0) { /* the ancestors first */
+        struct scope *scope = &chain[n]->scope;
+        merge_next_layer(&r->merge);
+        for (size_t i = 0; i < scope->n_items; i++)
+            if (merge_note_denial(&r->merge, &scope->items[i]) &&
+                merge_apply(&r->merge, &scope->items[i], r->err) < 0)
+                return -1;
+    }
+    return 0;
+}
+
 /* The ancestors first. check_ancestry has bounded the depth. */
 static int apply_ref(struct resolver *r, const struct profile_ref *ref)
 {
@@ -315,13 +340,8 @@ static int apply_ref(struct resolver *r, const struct profile_ref *ref)
     struct profile_ref parent;
     if (ref->profile->inherits && find_parent(r, ref, &parent) && apply_ref(r, &parent) < 0)
         return -1;
-    /* What the user's own profile of this name denies stays denied when a project replaces it. */
-    const struct config_profile *hidden =
-        ref->file == RESOLVE_PROJECT
-            ? config_find_profile(r->files[RESOLVE_USER], ref->profile->name)
-            : NULL;
-    for (size_t i = 0; hidden && i < hidden->scope.n_items; i++)
-        merge_note_denial(&r->merge, &hidden->scope.items[i]);
+    if (ref->file == RESOLVE_PROJECT && apply_hidden(r, ref->profile->name) < 0)
+        return -1;
     return apply_scope(r, &ref->profile->scope);
 }
 

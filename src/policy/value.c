@@ -152,6 +152,27 @@ static int scalar_workspace(const struct value_ctx *ctx, struct assign *a, const
     return scalar_path(ctx, a, dir);
 }
 
+/* A proxy as it may be shown: the password is nobody's business who reads a log or a report. NULL:
+ * no memory. */
+static char *without_password(const char *url)
+{
+    const char *start = strstr(url, "://"), *at = strrchr(url, '@'), *colon;
+    char *shown = NULL;
+    start = start ? start + 3 : url;
+    colon = at ? memchr(start, ':', at > start ? (size_t)(at - start) : 0) : NULL;
+    if (!colon)
+        return strdup(url);
+    return asprintf(&shown, "%.*s:***%s", (int)(colon - url), url, at) < 0 ? NULL : shown;
+}
+
+static int refuse_proxy(const struct value_ctx *ctx, const char *text)
+{
+    _cleanup_free_ char *shown = without_password(text);
+    if (!shown)
+        return no_memory(ctx);
+    return value_refuse(ctx, shown, "is not a proxy; write http://HOST:PORT");
+}
+
 static int scalar_string(const struct value_ctx *ctx, struct assign *a, const char *text)
 {
     uint8_t addr[16];
@@ -159,7 +180,7 @@ static int scalar_string(const struct value_ctx *ctx, struct assign *a, const ch
         inet_pton(AF_INET6, text, addr) != 1)
         return value_refuse(ctx, text, "is not an IP address");
     if (a->id == FIELD_HTTP_PROXY && !str_starts(text, "http://"))
-        return value_refuse(ctx, text, "is not a proxy; write http://HOST:PORT");
+        return refuse_proxy(ctx, text);
     a->value.text = strdup(text);
     return a->value.text ? 0 : no_memory(ctx);
 }
@@ -237,7 +258,7 @@ int value_finish(const struct value_ctx *ctx, struct assign *assign, const char 
 {
     struct policy_value *v = &assign->value;
     if (written) {
-        v->written = strdup(written);
+        v->written = assign->id == FIELD_HTTP_PROXY ? without_password(written) : strdup(written);
         if (!v->written)
             return no_memory(ctx);
     }

@@ -271,6 +271,8 @@ int why_host(const struct policy *policy, const char *host, struct why *ret_why,
         return -1;
     struct netset_verdict v = asked.is_addr ? netset_addr(&set, asked.addr, proto, port)
                                             : netset_name(&set, asked.name, proto, port);
+    if (v.allowed && asked.is_addr && !set.everything && !netset_has_route(&set, asked.addr))
+        v = (struct netset_verdict){.rule = "default", .origin = ""};
     answer(ret_why, v.allowed, v.rule);
     snprintf(ret_why->origin, sizeof(ret_why->origin), "%s", v.origin);
     netset_done(&set);

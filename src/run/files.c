@@ -78,6 +78,14 @@ static int files_check_descriptor(const struct run_job *job, int fd, const char 
     return 0;
 }
 
+static void files_close_outputs(struct run_files *f)
+{
+    for (size_t i = 0; i < f->n_targets; i++)
+        collect_target_close(&f->targets[i]);
+    free(TAKE_PTR(f->targets));
+    f->n_targets = 0;
+}
+
 /* Before the guest exists: it may be able to write to where a folder is, and would put a link in
  * its place that leads anywhere we may write. */
 static int files_open_outputs(struct run_job *job, struct cordon_err *err)
@@ -95,17 +103,12 @@ static int files_open_outputs(struct run_job *job, struct cordon_err *err)
         int fd = files_output_fd(text);
         *t = COLLECT_TARGET_NONE;
         if (fd >= 0 ? files_check_descriptor(job, fd, text, err) < 0
-                    : collect_target_open(t, strrchr(text, '=') + 1, err) < 0)
+                    : collect_target_open(t, strrchr(text, '=') + 1, err) < 0) {
+            files_close_outputs(f); /* who tries again looks at all of them again */
             return -1;
+        }
     }
     return 0;
-}
-
-static void files_close_outputs(struct run_files *f)
-{
-    for (size_t i = 0; i < f->n_targets; i++)
-        collect_target_close(&f->targets[i]);
-    free(f->targets);
 }
 
 /* A layer or a copy can cost a walk over the whole tree; a host without user namespaces could not
@@ -261,9 +264,7 @@ static const char *files_mode(struct run_files *f, const struct result *r)
     struct scan_missed missed;
     if (ws->is_copy)
         return "copy";
-    _cleanup_close_ int upper =
-        ws->owners_unknown ? openat(ws->state_fd, "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-                           : -1;
+    _cleanup_close_ int upper = ws->owners_unknown ? workspace_open_layer(ws) : -1;
     if (upper < 0)
         return "overlay";
     scan_missed(upper, ws->base_fd, &missed);

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/util.h"
@@ -126,6 +127,7 @@ static struct pool_key *pool_key_of(struct pool *pool, const struct plan *plan)
     if (!plan_is_parkable(plan) || (has_grants && pool->mounts_fd < 0))
         return NULL;
     key->len = 0;
+    key->failed = false; /* what was too much for an earlier one */
     plan_key(plan, key);
     size_t plain = key->len;
     bool interpreter = plan_has_interpreter(plan);
@@ -217,7 +219,7 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
     struct pool_key *k = pool_key_of(pool, plan);
     if (!k || (interpreter && (!k->interpreter || !k->warm)))
         return NULL;
-    k->used_ns = supervise_now_ns();
+    k->used_ns = clock_ns();
     k->seen++;
     if (k->has_grants)
         pool_check_mounts(pool);
@@ -316,7 +318,7 @@ static void key_idle(struct pool_key *k, uint64_t now)
 
 void pool_idle(struct pool *pool)
 {
-    uint64_t now = supervise_now_ns();
+    uint64_t now = clock_ns();
     pool->wants = false;
     if (pool->mounts_fd >= 0)
         pool_check_mounts(pool);

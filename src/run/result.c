@@ -16,7 +16,6 @@
 #define EXIT_MEMORY 125
 #define EXIT_LIMIT 122
 #define EXIT_CANNOT_EXEC 126
-#define EXIT_NOT_FOUND 127
 
 static const char *const verdict_names[] = {
     [VERDICT_OK] = "ok",
@@ -192,6 +191,13 @@ static bool result_is_processes(const struct result *r, const struct plan *p,
 
 /* It ended by itself: an exit status or a signal, unless a limit of the kernel's own keeping stood
  * behind it. */
+/* A shell hands the signal of its last command on as its own status. */
+static bool result_is_file_size(const struct result *r, const struct policy *policy)
+{
+    return (r->signal == SIGXFSZ || r->exit_code == 128 + SIGXFSZ) &&
+           policy_has(policy, FIELD_MAX_FILE_SIZE);
+}
+
 static void result_by_exit(struct result *r, const struct supervised *s,
                            const struct policy *policy)
 {
@@ -220,7 +226,7 @@ static void result_by_exit(struct result *r, const struct supervised *s,
         return;
     if (result_is_memory(r, s->plan, o))
         result_memory(r, policy);
-    else if (r->signal == SIGXFSZ && policy_has(policy, FIELD_MAX_FILE_SIZE))
+    else if (result_is_file_size(r, policy))
         result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, FIELD_MAX_FILE_SIZE,
                      "File size limit exceeded");
     else if (o->scratch_full)
@@ -239,12 +245,12 @@ static void result_by_exec(struct result *r, const struct supervised *s,
         return;
     }
     r->verdict = VERDICT_NONZERO_EXIT;
-    r->exit_code = e == ENOENT || e == ENOTDIR ? EXIT_NOT_FOUND : EXIT_CANNOT_EXEC;
+    r->exit_code = e == ENOENT || e == ENOTDIR ? RESULT_NOT_FOUND : EXIT_CANNOT_EXEC;
     if (e == ENOENT || e == ENOTDIR)
         snprintf(r->error, sizeof(r->error), "%s: command not found", s->plan->command);
     else
         snprintf(r->error, sizeof(r->error), "%s: cannot be executed: %s", s->plan->command,
-                 strerror(e));
+                 e == ELIBACC ? "the interpreter it names is not there" : strerror(e));
 }
 
 /* A wall that ended the guest itself says for which limit. */
@@ -280,8 +286,8 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
     r->netlog = s->plan->net ? &s->netlog : NULL;
     for (int i = 0; i < 2; i++) {
         const struct stream_out *out = &s->out[i];
-        r->out[i] =
-            (struct result_stream){out->kept.data, out->kept.len, out->truncated, out->total};
+        r->out[i] = (struct result_stream){out->kept.data, out->kept.len, out->truncated,
+                                           out->total, out->sink_errno};
     }
     r->usage = o->usage;
     r->usage.peak_memory_bytes = MAX(o->usage.peak_memory_bytes, s->peak.memory_bytes);

@@ -29,11 +29,14 @@ enum verdict {
     VERDICT_SANDBOX_ERROR,
 };
 
+#define RESULT_NOT_FOUND 127 /* exit status: there is no such command in the guest */
+
 struct result_stream {
     const char *data; /* kept bytes; NULL when nothing was kept */
     size_t len;
     bool truncated;
     uint64_t bytes; /* all that was written */
+    int lost_errno; /* why it could not be passed on; 0: it was, or nobody was to get it */
 };
 
 struct result {

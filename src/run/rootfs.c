@@ -214,15 +214,9 @@ static int rootfs_unpack(const char *path, const char *cache, const char *key,
                    ROOTFS_STAGE, 0, "%s", text.len ? text.data : "cordon-unpack failed");
 }
 
-int rootfs_resolve(const struct policy *policy, const char *cwd, char **ret_dir,
-                   struct cordon_err *err)
+static int rootfs_find(const struct policy *policy, const char *cwd, char **ret_dir,
+                       struct cordon_err *err)
 {
-    /* the docker engine keeps images of its own */
-    if ((!policy_has(policy, FIELD_IMAGE) && !policy_has(policy, FIELD_ROOTFS)) ||
-        policy_num(policy, FIELD_BACKEND) == BACKEND_DOCKER) {
-        *ret_dir = NULL;
-        return 0;
-    }
     char named[PATH_MAX], cache[PATH_MAX], key[SHA256_HEX];
     struct rootfs_source s = {0};
     if (rootfs_named(policy, cwd, named, sizeof(named), err) < 0 || rootfs_look(named, &s, err) < 0)
@@ -247,4 +241,24 @@ int rootfs_resolve(const struct policy *policy, const char *cwd, char **ret_dir,
         return err_nomem(err, ROOTFS_STAGE);
     *ret_dir = dir;
     return 0;
+}
+
+int rootfs_resolve(const struct policy *policy, const char *cwd, char **ret_dir,
+                   struct cordon_err *err)
+{
+    bool is_folder = policy_has(policy, FIELD_ROOTFS);
+    *ret_dir = NULL;
+    /* the docker engine keeps images of its own */
+    if ((!policy_has(policy, FIELD_IMAGE) && !is_folder) ||
+        policy_num(policy, FIELD_BACKEND) == BACKEND_DOCKER)
+        return 0;
+    if (rootfs_find(policy, cwd, ret_dir, err) == 0)
+        return 0;
+    if (err->code == CORDON_ERR_CONFIG) {
+        char where[512];
+        policy_origin_place(&policy_value(policy, is_folder ? FIELD_ROOTFS : FIELD_IMAGE)->origin,
+                            where, sizeof(where));
+        err_prefix(err, "%s", where);
+    }
+    return -1;
 }

@@ -131,6 +131,12 @@ void run_continue(struct run_job *job, const struct cordon_err *failure)
 {
     struct cordon_err err = *failure;
     job->preparing = false;
+    /* while a folder was looked at or copied, no interpreter was asked for one, and none waits */
+    if (err.code == 0 && job->only_interpreter) {
+        job->only_interpreter = false;
+        job->on_lost(job->lost_data);
+        return;
+    }
     if (err.code == 0 && run_start(job, &err) == 0)
         return;
     job->supervised.err = err;

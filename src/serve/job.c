@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "serve/serve.h"
@@ -150,7 +151,7 @@ static int job_policy(struct serve_job *job, struct cordon_err *err)
 
 static int job_start(struct serve_job *job, struct cordon_err *err)
 {
-    job->begun_ns = supervise_now_ns();
+    job->begun_ns = clock_ns();
     const struct message *m = job->memo ? &job->memo->message : &job->message;
     if (!job->memo && job_policy(job, err) < 0)
         return -1;

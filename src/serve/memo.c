@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 #include "serve/serve.h"
 
@@ -26,7 +27,7 @@ void memo_unref(struct memo *m)
 
 void memo_sweep(struct serve *s, bool all)
 {
-    uint64_t now = supervise_now_ns();
+    uint64_t now = clock_ns();
     for (size_t i = 0; i < SERVE_MEMOS; i++)
         if (s->memos[i] && (all || s->memos[i]->made_ns + MEMO_AGE_NS < now)) {
             memo_unref(s->memos[i]);
@@ -62,7 +63,7 @@ static bool memo_is_lasting(const struct serve_job *job)
 void memo_keep(struct serve_job *job)
 {
     struct serve *s = job->serve;
-    if (!memo_is_lasting(job) || job->begun_ns + MEMO_AGE_NS < supervise_now_ns())
+    if (!memo_is_lasting(job) || job->begun_ns + MEMO_AGE_NS < clock_ns())
         return;
     struct memo *m = calloc(1, sizeof(*m));
     if (!m)

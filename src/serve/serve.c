@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -143,7 +144,7 @@ int serve_main(void)
     }
     pool_init(&s.pool, &s.loop);
     uint64_t deadline = UINT64_MAX;
-    while (!s.closing || (s.n_jobs > 0 && supervise_now_ns() < deadline)) {
+    while (!s.closing || (s.n_jobs > 0 && clock_ns() < deadline)) {
         int n = loop_once(&s.loop, s.closing ? 100 : pool_timeout_ms(&s.pool));
         if (n < 0)
             return CORDON_ERR_INTERNAL;
@@ -152,7 +153,7 @@ int serve_main(void)
             memo_sweep(&s, false);
         }
         if (s.closing && deadline == UINT64_MAX)
-            deadline = supervise_now_ns() + SERVE_CLOSE_MS * 1000000ull;
+            deadline = clock_ns() + SERVE_CLOSE_MS * 1000000ull;
         serve_bury(&s);
     }
     while (s.jobs) {

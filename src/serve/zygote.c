@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/libexec.h"
@@ -341,13 +342,6 @@ struct zygote_guest {
 /* Looking costs as much as a short guest does; what it may have used by then is not worth it. */
 #define ZYGOTE_LOOK_NS 5000000u
 
-static uint64_t zygote_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static int zygote_guest_start(enum zygote_role role, const struct plan *plan, struct guest *ret,
                               bool *ret_host_refused, struct cordon_err *err)
 {
@@ -371,7 +365,7 @@ static int zygote_guest_start(enum zygote_role role, const struct plan *plan, st
                                  .index = m.reply.index,
                                  .pidfd = m.n_fds == ZYGOTE_START_FDS ? m.fds[ZYGOTE_PID_AT] : -1,
                                  .end_fd = m.fds[ZYGOTE_END_AT],
-                                 .started_ns = zygote_now_ns()};
+                                 .started_ns = clock_ns()};
     *ret = (struct guest){.backend = &backend_zygote[role],
                           .plan = plan,
                           .event_fd = m.fds[0],
@@ -419,7 +413,7 @@ static int zygote_guest_measure(struct guest *g, struct backend_usage *ret)
 {
     struct zygote_guest *own = g->priv;
     struct zygote_made m;
-    if (own->finishing || zygote_now_ns() - own->started_ns < ZYGOTE_LOOK_NS ||
+    if (own->finishing || clock_ns() - own->started_ns < ZYGOTE_LOOK_NS ||
         zygote_ask(own->zygote, ZYGOTE_MEASURE, own->index) < 0 ||
         zygote_end(own->zygote, own->end_fd, &m) < 0 || !m.reply.ok)
         return -1;

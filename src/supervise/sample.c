@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "supervise/sample_shared.h"
 #include "supervise/sample_sockets.h"
@@ -44,13 +45,6 @@ struct sample_watch {
     struct shared_watch shared;
     struct sockets_watch sockets;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 int sample_open(pid_t root, struct sample_watch **ret_watch, struct cordon_err *err)
 {
@@ -156,14 +150,14 @@ static int read_pss(const struct sample_watch *watch, pid_t pid, uint64_t *ret_b
 static uint64_t detailed_memory(const struct sample_watch *watch, uint64_t page,
                                 uint64_t *ret_shared)
 {
-    uint64_t end = now_ns() + DETAIL_BUDGET_NS;
+    uint64_t end = clock_ns() + DETAIL_BUDGET_NS;
     uint64_t seen_pss = 0, seen_rss = 0, rest_rss = 0;
     for (size_t i = 0; i < watch->now.n; i++) {
         const struct walk_process *process = &watch->now.list[i];
         uint64_t rss = process->stat.rss_pages * page, pss = rss, shared = 0;
         if (process->pid == watch->walk.root || !rss || is_in_parents_memory(watch, process))
             continue;
-        if (now_ns() > end) {
+        if (clock_ns() > end) {
             rest_rss += rss;
             continue;
         }
@@ -178,12 +172,12 @@ static uint64_t detailed_memory(const struct sample_watch *watch, uint64_t page,
 }
 
 /* Page tables are memory that no resident set shows: a page touched every 2 MiB takes as much again
- * in tables. Only a process with that much address space can have many. */
+ * in tables. Only with that much address space, over all processes, can there be many. */
 static uint64_t table_memory(const struct sample_watch *watch, const struct walk_process *process)
 {
     char path[40], text[4096];
     uint64_t bytes = 0;
-    if (process->stat.address_bytes < TABLES_FROM)
+    if (process->stat.address_bytes < TABLES_FROM / watch->now.n) /* at least the process itself */
         return 0;
     snprintf(path, sizeof(path), "%d/status", (int)process->memory_pid);
     if (walk_read(watch->walk.proc_fd, path, text, sizeof(text)) <= 0 ||
@@ -211,7 +205,7 @@ static void account_memory(struct sample_watch *watch, const struct sample_optio
     uint64_t growth = shared_growth(&watch->shared);
     if (growth > limit / 100 * SHARED_PERCENT) {
         held = shared_held(&watch->shared, &watch->walk, &watch->now, growth,
-                           now_ns() + DETAIL_BUDGET_NS);
+                           clock_ns() + DETAIL_BUDGET_NS);
         sample->growing_bytes = held > 0 ? growth : 0;
     }
     if (held > 0 || sample->memory_bytes > limit / 100 * DETAIL_PERCENT) {
@@ -226,7 +220,7 @@ int sample_tree(struct sample_watch *watch, const struct sample_options *options
                 struct sample *ret_sample)
 {
     struct sample sample = {0};
-    uint64_t start = now_ns();
+    uint64_t start = clock_ns();
     watch->walk.max = options->max_processes ? options->max_processes : SAMPLE_MAX_PROCESSES;
 
     struct walk_set swap = watch->before;
@@ -239,7 +233,7 @@ int sample_tree(struct sample_watch *watch, const struct sample_options *options
     walk_recover(&watch->walk, &watch->now, &watch->before);
     account_cpu(watch, &sample);
     account_memory(watch, options, &sample);
-    sample.cost_ns = now_ns() - start;
+    sample.cost_ns = clock_ns() - start;
     *ret_sample = sample;
     return 0;
 }

@@ -57,6 +57,7 @@ struct sample_stat {
     uint64_t utime, stime, cutime, cstime; /* clock ticks */
     uint64_t threads, start, rss_pages;
     uint64_t address_bytes; /* of address space */
+    bool is_exiting;        /* runs no more, but is not yet a zombie */
 };
 /* Pure. -1 when it is not such a line; the name in it may be anything. */
 int sample_parse_stat(const char *text, struct sample_stat *ret_stat);
@@ -112,9 +113,12 @@ struct sample_disk_options {
     uint64_t max_entries; /* 0: 1,000,000 */
     uint64_t budget_ns;   /* 0: 50 ms */
 };
-/* dir_fd is not consumed and its position is not used. Never follows a link, never opens anything
+/* dir_fd is not consumed; its position moves. Never follows a link, never opens anything
  * but folders, never crosses a mount; adds to *ret_disk only on success. */
 int sample_disk(int dir_fd, const struct sample_disk_options *options,
                 struct sample_disk *ret_disk);
+/* Open files of the tree below root that have no name and are not in the guest's own memory: of
+ * what lies in memory only the file systems of the disks count. */
+int sample_unlinked(pid_t root, const int *disk_fds, size_t n_disks, struct sample_disk *ret_disk);
 
 #endif

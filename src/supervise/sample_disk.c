@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -30,13 +31,6 @@ struct walk {
     uint64_t end_ns;
     struct sample_disk sum;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static int look(int dir_fd, const char *name, struct statx *stx)
 {
@@ -84,7 +78,11 @@ static void enter(struct walk *walk, int parent, const char *name)
 static void count(struct walk *walk, int parent, const char *name)
 {
     struct statx stx;
-    if (look(parent, name, &stx) < 0 || stx.stx_mnt_id != walk->mount)
+    if (look(parent, name, &stx) < 0) {
+        walk->sum.truncated |= errno != ENOENT; /* a folder that is listed, but closed to us */
+        return;
+    }
+    if (stx.stx_mnt_id != walk->mount)
         return;
     bool is_dir = S_ISDIR(stx.stx_mode);
     walk->sum.files++;
@@ -97,23 +95,25 @@ static bool is_over_budget(struct walk *walk)
 {
     if (++walk->entries > walk->max_entries)
         return true;
-    return walk->entries % CLOCK_EVERY == 0 && now_ns() > walk->end_ns;
+    return walk->entries % CLOCK_EVERY == 0 && clock_ns() > walk->end_ns;
 }
 
 int sample_disk(int dir_fd, const struct sample_disk_options *options, struct sample_disk *ret_disk)
 {
-    uint64_t start = now_ns();
+    uint64_t start = clock_ns();
     struct walk walk = {
         .max_entries = options && options->max_entries ? options->max_entries : MAX_ENTRIES,
         .end_ns = start + (options && options->budget_ns ? options->budget_ns : BUDGET_NS),
     };
     struct statx stx;
-    _cleanup_close_ int top = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* not opened anew: the guest may have closed it to us since */
+    _cleanup_close_ int top = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
     if (top < 0 || look(top, "", &stx) < 0)
         return -1;
     walk.mount = stx.stx_mnt_id;
     if (push(&walk, TAKE_FD(top)) < 0)
         return -1;
+    rewinddir(walk.level[0]);
 
     while (walk.depth > 0) {
         DIR *dir = walk.level[walk.depth - 1];
@@ -137,6 +137,6 @@ int sample_disk(int dir_fd, const struct sample_disk_options *options, struct sa
     ret_disk->bytes += walk.sum.bytes;
     ret_disk->files += walk.sum.files;
     ret_disk->truncated |= walk.sum.truncated;
-    ret_disk->cost_ns += now_ns() - start;
+    ret_disk->cost_ns += clock_ns() - start;
     return 0;
 }

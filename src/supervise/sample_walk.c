@@ -8,6 +8,7 @@
 
 #define FIRST_CAP 64
 #define ROOT_PASSES 4
+#define STAT_EXITING 4u  /* PF_EXITING among the flags of stat */
 #define MAX_THREADS 4096 /* looked at for children, per process */
 
 ssize_t walk_read(int dir_fd, const char *path, char *buf, size_t size)
@@ -74,6 +75,7 @@ int sample_parse_stat(const char *text, struct sample_stat *ret_stat)
         .start = field[22],
         .rss_pages = field[24],
         .address_bytes = field[23],
+        .is_exiting = (field[9] & STAT_EXITING) != 0,
     };
     return 0;
 }

@@ -128,10 +128,7 @@ size_t stream_plain(char *data, size_t len)
     return stream_strip(&state, data, len);
 }
 
-/* The caller's stream opened anew, for ourselves and without blocking: poll does not promise that a
- * write of ours fits (a terminal takes part of it and waits, another writer may be faster), and a
- * supervisor that waits there keeps no time limit. -1: it cannot be (a socket, somebody else's). */
-static int stream_own(int fd, int mode)
+int stream_own(int fd, int mode)
 {
     char path[32];
     struct stat st;
@@ -141,11 +138,22 @@ static int stream_own(int fd, int mode)
     return open(path, mode | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
+/* Before the first bytes, not before: most guests write to one of two streams, many to none. */
+static void out_open_sink(struct stream_out *s)
+{
+    s->strip = !s->keep_escapes && isatty(s->sink.fd);
+    s->own_sink = stream_own(s->sink.fd, O_WRONLY);
+    if (s->own_sink >= 0)
+        s->sink.fd = s->own_sink;
+    s->sink_blind = loop_set(s->loop, &s->sink, EPOLLOUT) < 0;
+    loop_set(s->loop, &s->sink, 0);
+    s->sink_open = true;
+}
+
 static void out_sink_broken(struct stream_out *s)
 {
     loop_set(s->loop, &s->sink, 0);
-    s->sink.fd =
-        -1; /* nobody reads any more: the guest goes on, its output is counted and dropped */
+    s->sink.fd = -1; /* what still comes is counted and dropped */
     s->pending_len = s->pending_done = 0;
 }
 
@@ -161,7 +169,10 @@ static void out_push(struct stream_out *s)
         if (w < 0 && (errno == EINTR || errno == EAGAIN))
             break;
         if (w < 0) {
+            s->sink_errno = errno;
             out_sink_broken(s);
+            if (s->on_broken)
+                s->on_broken(s);
             break;
         }
         s->pending_done += (size_t)w;
@@ -191,6 +202,8 @@ static void out_take(struct stream_out *s, char *data, size_t len)
     if (s->on_data)
         s->on_data(s, data, n);
     if (s->sink.fd >= 0) {
+        if (!s->sink_open)
+            out_open_sink(s);
         s->pending_len = s->strip ? stream_strip(&s->strip_state, data, n) : n;
         s->pending_done = 0;
         out_push(s);
@@ -261,20 +274,13 @@ int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_f
     s->source = (struct loop_watch){.fd = fd, .fn = out_readable, .data = s};
     s->sink = (struct loop_watch){.fd = sink_fd, .fn = out_writable, .data = s};
     s->own_sink = -1;
+    s->sink_open = false;
     s->keep = keep;
     s->cap = cap;
     s->kept = BUF_INIT(cap < SIZE_MAX - 1 ? (size_t)cap : SIZE_MAX - 1);
     s->pending = stream_chunk_new();
     if (!s->pending || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
         return -1;
-    if (sink_fd >= 0) {
-        s->strip = isatty(sink_fd);
-        s->own_sink = stream_own(sink_fd, O_WRONLY);
-        if (s->own_sink >= 0)
-            s->sink.fd = s->own_sink;
-        s->sink_blind = loop_set(loop, &s->sink, EPOLLOUT) < 0;
-        loop_set(loop, &s->sink, 0);
-    }
     return loop_set(loop, &s->source, EPOLLIN);
 }
 

@@ -17,8 +17,10 @@ struct stream_out {
     struct loop_watch source; /* the guest's pipe */
     struct loop_watch sink;   /* where it is passed on, fd -1: nowhere */
     int own_sink;             /* the sink opened anew for ourselves, -1: it could not be */
+    bool sink_open;           /* what the next two and own_sink say is known */
     bool sink_blind;          /* a file that cannot be polled: always ready */
     bool strip;               /* the sink is a terminal: escape sequences are taken out */
+    bool keep_escapes;        /* not even then */
     int strip_state;
     struct buf kept; /* for the result */
     bool keep;
@@ -29,6 +31,8 @@ struct stream_out {
     void (*on_data)(struct stream_out *s, const char *bytes,
                     size_t len); /* as they come, or NULL */
     void (*on_truncated)(struct stream_out *s);
+    void (*on_broken)(struct stream_out *s); /* the sink takes no more: sink_errno says why */
+    int sink_errno;                          /* 0: it took everything so far */
     void *owner;
 };
 
@@ -40,6 +44,11 @@ void stream_out_drain(struct stream_out *s);
 /* Waits for a slow sink until everything pending is written. */
 void stream_out_flush(struct stream_out *s);
 void stream_out_done(struct stream_out *s);
+
+/* The caller's stream opened anew, for ourselves and without blocking: poll does not promise that a
+ * write of ours fits (a terminal takes part of it and waits, another writer may be faster), and a
+ * supervisor that waits there keeps no time limit. -1: it cannot be (a socket, somebody else's). */
+int stream_own(int fd, int mode);
 
 /* Takes terminal control out of text in place, as done for a sink that is a terminal; the new
  * length. */

@@ -10,23 +10,17 @@
 #include <unistd.h>
 
 #include "backend/native/warm.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 #include "supervise/supervise_net.h"
-
-uint64_t supervise_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 void supervise_end(struct supervised *s, enum supervise_cause cause)
 {
     if (s->finished || s->cause != CAUSE_NONE)
         return;
     s->cause = cause;
-    s->cause_ns = supervise_now_ns();
+    s->cause_ns = clock_ns();
     supervise_watch_last(s);
     s->guest.backend->kill(&s->guest);
 }
@@ -36,6 +30,13 @@ void supervise_arm(struct supervised *s, uint64_t at)
     struct itimerspec t = {
         .it_value = {.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)}};
     timerfd_settime(s->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+static void supervise_next(struct supervised *s, uint64_t at)
+{
+    at = MIN(at, supervise_net_tick(s, clock_ns()));
+    if (!s->finished && at != UINT64_MAX)
+        supervise_arm(s, at);
 }
 
 static void supervise_on_timer(struct loop_watch *w, uint32_t events)
@@ -49,10 +50,7 @@ static void supervise_on_timer(struct loop_watch *w, uint32_t events)
         supervise_last(s); /* its last words did not come */
         return;
     }
-    uint64_t at = supervise_watch_tick(s, supervise_now_ns());
-    at = MIN(at, supervise_net_tick(s, supervise_now_ns()));
-    if (!s->finished && at != UINT64_MAX)
-        supervise_arm(s, at);
+    supervise_next(s, supervise_watch_tick(s, clock_ns()));
 }
 
 /* The rest of the guest's output, then everything it left in our hands. */
@@ -69,16 +67,20 @@ void supervise_last(struct supervised *s)
     s->guest.backend->finish(&s->guest, &s->outcome, &s->err);
     s->finished = true;
     if (s->outcome.ended_ns == 0)
-        s->outcome.ended_ns = s->cause_ns ? s->cause_ns : supervise_now_ns();
+        s->outcome.ended_ns = s->cause_ns ? s->cause_ns : clock_ns();
     if (s->options.on_done)
         s->options.on_done(s->options.data);
 }
 
-/* Every process of the guest is gone. */
+/* Every process of the guest is gone; or its program has begun, where that is told. */
 static void supervise_on_gone(struct loop_watch *w, uint32_t events)
 {
     (void)events;
     struct supervised *s = w->data;
+    if (w->fd == s->guest.event_fd && s->guest.tells_begun && s->guest.backend->begun(&s->guest)) {
+        supervise_next(s, supervise_watch_begun(s, clock_ns()));
+        return;
+    }
     loop_set(s->loop, &s->gone, 0);
     s->gone.fd = s->guest.backend->lingers(&s->guest);
     if (s->gone.fd >= 0 && loop_set(s->loop, &s->gone, EPOLLIN) == 0)
@@ -100,6 +102,17 @@ static void supervise_on_truncated(struct stream_out *o)
         supervise_end(s, CAUSE_OUTPUT);
 }
 
+/* Nobody reads any more, and nothing is kept: the guest finds its pipe broken, as without us. */
+static void supervise_on_broken(struct stream_out *o)
+{
+    struct supervised *s = o->owner;
+    if (o->sink_errno != EPIPE || o->keep || o->on_data || s->guest.stdio[0] == o->source.fd)
+        return;
+    o->ended = true;
+    loop_set(s->loop, &o->source, 0);
+    util_close(&s->guest.stdio[o == &s->out[0] ? 1 : 2]);
+}
+
 static int supervise_streams(struct supervised *s)
 {
     for (int i = 0; i < 2; i++) {
@@ -108,12 +121,12 @@ static int supervise_streams(struct supervised *s)
             continue;
         s->out[i].on_data = s->options.on_output ? supervise_on_output : NULL;
         s->out[i].on_truncated = supervise_on_truncated;
+        s->out[i].on_broken = supervise_on_broken;
         s->out[i].owner = s;
+        s->out[i].keep_escapes = s->options.keep_escapes;
         if (stream_out_start(&s->out[i], s->loop, s->guest.stdio[i + 1], s->options.sinks[i],
                              s->options.keep_output, s->plan->limits.max_output) < 0)
             return -1;
-        if (s->options.keep_escapes)
-            s->out[i].strip = false;
     }
     if (s->guest.stdio[0] < 0)
         return 0;
@@ -148,7 +161,7 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
     s->plan = plan;
     s->options = *options;
     s->timer_fd = -1;
-    s->begin_ns = supervise_now_ns();
+    s->begin_ns = clock_ns();
     *ret_host_refused = false;
     int r = supervise_watch_prepare(s, err);
     /* a prepared guest that cannot be used is no failure: nothing of the run has happened */

@@ -106,8 +106,8 @@ int supervise_watch_start(struct supervised *s, struct cordon_err *err);
 /* Just before we end it. */
 void supervise_watch_last(struct supervised *s);
 uint64_t supervise_watch_tick(struct supervised *s, uint64_t now);
+/* The same when its program has begun. */
+uint64_t supervise_watch_begun(struct supervised *s, uint64_t now);
 void supervise_watch_stop(struct supervised *s);
-
-uint64_t supervise_now_ns(void);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <sys/epoll.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 
 #define NET_LAST_NS 600000000u /* for its last records, longer than it waits itself */
@@ -28,7 +29,7 @@ static void net_on_ready(struct loop_watch *w, uint32_t events)
         return;
     }
     s->net_state = SUPERVISE_NET_LOST;
-    supervise_arm(s, supervise_now_ns());
+    supervise_arm(s, clock_ns());
 }
 
 int supervise_net_start(struct supervised *s)
@@ -46,7 +47,7 @@ bool supervise_net_end(struct supervised *s)
         return false;
     s->net_state = SUPERVISE_NET_ENDING;
     netclient_end(s->guest.net);
-    supervise_arm(s, supervise_now_ns() + NET_LAST_NS);
+    supervise_arm(s, clock_ns() + NET_LAST_NS);
     return true;
 }
 
@@ -67,6 +68,7 @@ void supervise_net_done(struct supervised *s)
         return;
     loop_set(s->loop, &s->net, 0);
     s->netlog.is_blind = s->guest.net->is_blind;
+    s->netlog.dropped += s->guest.net->n_lost;
     snprintf(s->net_failure, sizeof(s->net_failure), "%s", s->guest.net->failure);
     netclient_free(s->guest.net);
     s->guest.net = NULL;

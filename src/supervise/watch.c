@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 
@@ -30,7 +32,8 @@ static bool watch_is_disk(const struct plan *p, const struct plan_op *op, bool s
 {
     bool own = p->private_dir && str_eq(op->src ? op->src : "", p->private_dir);
     return op->kind == PLAN_OP_BIND && (op->flags & PLAN_BIND_GRANT) &&
-           (op->flags & PLAN_BIND_RW) && !(op->flags & PLAN_BIND_FILE) && own == started;
+           (op->flags & PLAN_BIND_RW) && !(op->flags & (PLAN_BIND_FILE | PLAN_BIND_PINNED)) &&
+           own == started;
 }
 
 /* What is in use on the file system of a folder, whoever uses it. */
@@ -45,8 +48,6 @@ static struct sample_disk watch_fs(int fd)
     };
 }
 
-/* The baseline of one writable host path. A tree that cannot be looked at in time is not watched at
- * all, which a caller who asked for a limit must know before anything runs. */
 /* Of an overlay's layer only what the guest wrote: the kernel's work folder beside it is closed to
  * everyone, which would look like something hidden. */
 static int watch_open_disk(const struct plan_op *op)
@@ -60,6 +61,8 @@ static int watch_open_disk(const struct plan_op *op)
     return upper;
 }
 
+/* The baseline of one writable host path. A tree that cannot be looked at in time is not watched at
+ * all, which a caller who asked for a limit must know before anything runs. */
 static int watch_add_disk(struct supervised *s, const struct plan_op *op, struct cordon_err *err)
 {
     const char *path = op->src;
@@ -213,7 +216,7 @@ static void watch_groups(struct supervised *s, uint64_t now_ns)
     if (s->guest.backend->measure(&s->guest, &u) < 0)
         return;
     s->look_cpu_ns = MAX(s->look_cpu_ns, u.cpu_user_ns + u.cpu_sys_ns);
-    s->processes_peak = MAX(s->processes_peak, MAX(u.processes_now, u.processes_peak));
+    s->processes_peak = MAX(s->processes_peak, u.processes_peak);
 }
 
 /* The kernel forgets what the processes of a killed pid namespace used: looked at just before. */
@@ -240,6 +243,40 @@ static void watch_cpu_time(struct supervised *s, uint64_t now_ns)
     s->next_look_ns = MIN(s->next_look_ns, now_ns + MAX(watch_cpu_rest(s), WATCH_FAST_NS));
 }
 
+/* By how much the file systems of all writable folders have become fuller, each once. */
+static struct sample_disk watch_growth(const struct supervised *s)
+{
+    struct sample_disk sum = {0};
+    for (size_t i = 0; i < s->n_disks; i++) {
+        struct stat st, other;
+        bool is_first = fstat(s->disk_fds[i], &st) == 0;
+        for (size_t k = 0; k < i && is_first; k++)
+            is_first = fstat(s->disk_fds[k], &other) < 0 || other.st_dev != st.st_dev;
+        struct sample_disk now = watch_fs(s->disk_fds[i]);
+        const struct sample_disk *base = &s->disk_fs[i];
+        if (is_first && now.bytes > base->bytes)
+            sum.bytes += now.bytes - base->bytes;
+        if (is_first && now.files > base->files)
+            sum.files += now.files - base->files;
+    }
+    return sum;
+}
+
+/* Files without a name are in no folder. They are looked for only when the file systems have become
+ * fuller by more than the limit: others write there, too. */
+static void watch_nameless(struct supervised *s, uint64_t *bytes, uint64_t *files, uint64_t *cost)
+{
+    const struct plan_limits *l = &s->plan->limits;
+    struct sample_disk more = watch_growth(s), open = {0};
+    bool hides = (l->disk_bytes && *bytes <= l->disk_bytes && more.bytes > l->disk_bytes) ||
+                 (l->max_files && *files <= l->max_files && more.files > l->max_files);
+    if (!hides || sample_unlinked(s->guest.pid, s->disk_fds, s->n_disks, &open) < 0)
+        return;
+    *cost += open.cost_ns;
+    *bytes = open.truncated ? MAX(*bytes, more.bytes) : *bytes + open.bytes;
+    *files = open.truncated ? MAX(*files, more.files) : *files + open.files;
+}
+
 static void watch_disk_use(struct supervised *s, uint64_t now_ns)
 {
     uint64_t bytes = 0, files = 0, cost = 0;
@@ -247,7 +284,7 @@ static void watch_disk_use(struct supervised *s, uint64_t now_ns)
         struct sample_disk now = {0};
         struct sample_disk_options options = {.budget_ns = WATCH_DISK_BUDGET_NS};
         if (sample_disk(s->disk_fds[i], &options, &now) < 0)
-            continue;
+            now.truncated = true;
         const struct sample_disk *base = &s->disk_base[i];
         cost += now.cost_ns;
         /* What the guest put out of our sight (too deep, closed to us, too many entries for one
@@ -259,6 +296,7 @@ static void watch_disk_use(struct supervised *s, uint64_t now_ns)
         bytes += now.bytes > base->bytes ? now.bytes - base->bytes : 0;
         files += now.files > base->files ? now.files - base->files : 0;
     }
+    watch_nameless(s, &bytes, &files, &cost);
     s->disk_used = MAX(s->disk_used, bytes);
     s->files_made = MAX(s->files_made, files);
     if (s->plan->limits.disk_bytes && bytes > s->plan->limits.disk_bytes)
@@ -300,11 +338,17 @@ uint64_t supervise_watch_tick(struct supervised *s, uint64_t now)
     return s->n_disks > 0 ? MIN(next, s->next_disk_ns) : next;
 }
 
+uint64_t supervise_watch_begun(struct supervised *s, uint64_t now)
+{
+    if (s->next_look_ns <= s->begin_ns) /* nobody looked yet */
+        s->next_look_ns = now + 2 * WATCH_FAST_NS;
+    return supervise_watch_tick(s, now);
+}
+
 void supervise_watch_stop(struct supervised *s)
 {
     if (s->n_disks > 0 && s->cause == CAUSE_NONE)
-        watch_disk_use(
-            s, supervise_now_ns()); /* the last state counts too: a fast guest is not missed */
+        watch_disk_use(s, clock_ns()); /* the last state counts too: a fast guest is not missed */
     sample_close(s->sampler);
     s->sampler = NULL;
     for (size_t i = 0; i < s->n_disks; i++)

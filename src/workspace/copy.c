@@ -16,6 +16,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/opendir.h"
 #include "base/util.h"
 #include "workspace/tree.h"
 
@@ -171,16 +172,32 @@ static int copy_fail(struct copy *c, const char *dir, const char *name)
                    *dir ? "/" : "", name);
 }
 
+/* What is to be copied; -1 with EACCES or EPERM: the caller may not read it. */
+static int copy_open(const struct copy_options *o, int from_dir, const char *name)
+{
+    int flags = O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC;
+    int fd = openat(from_dir, name, flags | O_NONBLOCK);
+    struct stat st;
+    /* somebody has a lease on it, and lets go when asked to wait; not for what is no file */
+    if (fd < 0 && errno == EAGAIN && fstatat(from_dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(st.st_mode))
+        fd = openat(from_dir, name, flags);
+    if (fd < 0 && errno == EACCES && o->is_own)
+        fd = tree_open_file(from_dir, name);
+    return fd;
+}
+
 static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
                      const struct stat *st)
 {
     const struct copy_options *o = c->options;
     bool large = o->file_bytes && (uint64_t)st->st_size > o->file_bytes;
-    _cleanup_close_ int from =
-        large ? -1
-              : openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (from < 0 && !large && errno == EACCES && o->is_own)
-        from = tree_open_file(from_dir, name);
+    _cleanup_close_ int from = large ? -1 : copy_open(o, from_dir, name);
+    if (from < 0 && !large && errno == ENOENT)
+        return 0; /* gone since it was listed */
+    /* of what the caller cannot read the name and the mode are there, and no more */
+    if (from < 0 && !large && errno != EACCES && errno != EPERM)
+        return -1;
     _cleanup_close_ int to =
         openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     struct stat now;
@@ -329,7 +346,7 @@ static DIR *remove_open(int dir_fd, const char *name)
     struct stat st;
     if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
         fchmod(fd, 0700);
-    if (fd < 0 && errno == EACCES && fchmodat(dir_fd, name, 0700, 0) == 0)
+    if (fd < 0 && errno == EACCES && opendir_unlock(dir_fd, name) == 0)
         fd = openat(dir_fd, name, flags);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (!dir)
@@ -376,7 +393,7 @@ static int remove_move_up(struct removal *r, int fd, const char *from)
             return 0;
         }
         if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR &&
-            (errno != EACCES || fchmodat(fd, from, 0700, 0) < 0))
+            (errno != EACCES || opendir_unlock(fd, from) < 0))
             break;
     }
     /* what can neither go nor move would be met again for ever */

@@ -16,6 +16,8 @@ struct protect_row {
 static const struct protect_row rows[] = {
     {"cordon.toml", "policy of Cordon itself"},
     {".sandbox", "state of Cordon itself"},
+    {".cache/cordon", "state of Cordon itself"},
+    {".local/state/cordon", "state of Cordon itself"},
     {".cordon-apply~", "state of Cordon itself"},
     {".git/hooks", "git hook"},
     {".git/config", "git configuration"},
@@ -24,6 +26,7 @@ static const struct protect_row rows[] = {
     {".git/modules", "git configuration of submodules"},
     {".git/commondir", "git configuration"},
     {".gitmodules", "git configuration"},
+    {".hg/hgrc", "mercurial configuration"},
     {".gitconfig", "git configuration"},
     {".husky", "git hook"},
     {".githooks", "git hook"},
@@ -107,8 +110,22 @@ static bool protect_matches(const char *path, const char *name)
     return false;
 }
 
+static const char *protect_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* A folder with one in it is a repository to git, whose configuration then names programs. */
+static bool protect_is_bare_head(const char *path)
+{
+    return strcasecmp(protect_name(path), "HEAD") == 0 && !protect_matches(path, ".git");
+}
+
 const char *protect_why(const char *path)
 {
+    if (protect_is_bare_head(path))
+        return "git repository without a working tree";
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
         if (protect_matches(path, rows[i].name))
             return rows[i].why;
@@ -151,10 +168,19 @@ static bool protect_is_bad_link(const struct tree_change *c)
     return tree_read(&c->new, c->path, &target) < 0 || protect_leads_out(c->path, target.data);
 }
 
+/* A file or link in the place of the folder leads git to a repository that lies elsewhere, under
+ * names that are none of the above. */
+static bool protect_is_git_file(const struct tree_change *c)
+{
+    bool is_file = c->new.type == TREE_FILE || c->new.type == TREE_SYMLINK ||
+                   c->old.type == TREE_FILE || c->old.type == TREE_SYMLINK;
+    return is_file && strcasecmp(protect_name(c->path), ".git") == 0;
+}
+
 void protect_mark(struct tree_changes *changes)
 {
     for (size_t i = 0; i < changes->n; i++) {
         struct tree_change *c = &changes->list[i];
-        c->is_protected = protect_why(c->path) || protect_is_bad_link(c);
+        c->is_protected = protect_why(c->path) || protect_is_git_file(c) || protect_is_bad_link(c);
     }
 }

@@ -138,7 +138,9 @@ static int tar_piece(int to_fd, int from_fd, const struct extent *e)
         ssize_t n = pread(from_fd, chunk, want, (off_t)(e->at + done));
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0) {
+        if (n < 0)
+            return -1;
+        if (n == 0) { /* it was cut meanwhile: the archive goes on */
             memset(chunk, 0, want);
             n = (ssize_t)want;
         }

@@ -236,6 +236,8 @@ static int task_make_state(struct task_hold *h)
     return h->before_fd < 0 ? -1 : 0;
 }
 
+_Static_assert(PATCH_FILE_MAX == TREE_LARGE, "of larger files only size and time are kept");
+
 static int task_remember(struct task_hold *h, struct cordon_err *err)
 {
     struct copy_options options = {.is_own = true,

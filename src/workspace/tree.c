@@ -23,6 +23,7 @@ struct tree_node {
     struct tree_node *parent;
     const char *name;
     unsigned layers; /* LAYER_* bits */
+    bool is_moved;   /* of a copy: it, or a folder above it, may have been put there since */
 };
 
 enum { LAYER_OLD_UPPER = 1, LAYER_OLD_BASE = 2, LAYER_NEW_UPPER = 4, LAYER_NEW_BASE = 8 };
@@ -120,7 +121,7 @@ static void tree_hold(struct tree_walk *w, struct tree_node *node, int *dirs, co
 /* The side's view of a name: the entry, and which of its layers go on below if it is a folder. */
 struct tree_view {
     struct tree_entry entry;
-    struct timespec ctime;
+    struct timespec ctime, mtime;
     unsigned layers;
 };
 
@@ -148,6 +149,7 @@ static void tree_fill(struct tree_view *v, const struct stat *st, int root)
                                    .size = (uint64_t)st->st_size,
                                    .layer_fd = root};
     v->ctime = st->st_ctim;
+    v->mtime = st->st_mtim;
 }
 
 static void tree_look(const struct tree_walk *w, const int *dirs, int side, const char *name,
@@ -266,7 +268,7 @@ static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
 }
 
 static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *name,
-                     unsigned layers)
+                     unsigned layers, bool is_moved)
 {
     if (w->n_nodes >= TREE_ENTRIES_MAX) {
         w->out->truncated = true;
@@ -281,6 +283,7 @@ static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *
         return -1;
     node->parent = parent;
     node->layers = layers;
+    node->is_moved = is_moved;
     todo[w->n_todo++] = node;
     w->n_nodes++;
     return 0;
@@ -313,6 +316,32 @@ static int tree_note_folders(struct tree_walk *w, const struct tree_entry *old,
     return 0;
 }
 
+/* A copy has the times of what it was made from. */
+static bool tree_is_same_large(const struct tree_view *a, const struct tree_view *b)
+{
+    return a->entry.type == TREE_FILE && b->entry.type == TREE_FILE && a->entry.size > TREE_LARGE &&
+           a->entry.size == b->entry.size && a->entry.mode == b->entry.mode &&
+           a->mtime.tv_sec == b->mtime.tv_sec && a->mtime.tv_nsec == b->mtime.tv_nsec;
+}
+
+/* Of a copy: can it be told from the times alone that the guest did not touch it? A file that is
+ * changed or renamed shows it, a folder too; what lies below a folder that was renamed does not,
+ * and is compared. */
+static bool tree_is_untouched(const struct tree_walk *w, const struct tree_node *folder,
+                              const struct tree_view *old, const struct tree_view *new)
+{
+    const struct timespec *at = &w->options->copied_at;
+    bool was_changed = tree_is_later(&old->ctime, at); /* on the host, since it was copied */
+    if (!at->tv_sec || new->entry.type == TREE_DIR)
+        return false;
+    /* appeared on the host since: the guest never saw it */
+    if (new->entry.type == TREE_ABSENT)
+        return was_changed;
+    return tree_is_later(at, &new->ctime) &&
+           (!folder->is_moved || (old->entry.type != TREE_ABSENT && was_changed) ||
+            tree_is_same_large(old, new));
+}
+
 static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const int *dirs,
                              const char *path, const char *name)
 {
@@ -320,15 +349,8 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
     enum tree_kind kind;
     tree_look(w, dirs, 0, name, &old);
     tree_look(w, dirs, 1, name, &new);
-    if (w->options->copied_at.tv_sec) {
-        const struct timespec *at = &w->options->copied_at;
-        if (new.entry.type != TREE_ABSENT &&new.entry.type != TREE_DIR &&
-            tree_is_later(at, &new.ctime))
-            return 0;
-        /* appeared on the host since: the guest never saw it */
-        if (new.entry.type == TREE_ABSENT && tree_is_later(&old.ctime, at))
-            return 0;
-    }
+    if (tree_is_untouched(w, node, &old, &new))
+        return 0;
     struct tree_entry a = old.entry, b = new.entry;
     if (tree_note_folders(w, &a, &b, path) < 0)
         return -1;
@@ -343,7 +365,9 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
     bool same_base = w->roots[1] == w->roots[3];
     if (layers == 0 || (same_base && layers == (LAYER_OLD_BASE | LAYER_NEW_BASE)))
         return 0;
-    return tree_push(w, node, name, layers);
+    bool is_moved = node->is_moved || (new.entry.type == TREE_DIR &&
+                                       !tree_is_later(&w->options->copied_at, &new.ctime));
+    return tree_push(w, node, name, layers, is_moved);
 }
 
 static bool tree_path(const struct tree_walk *w, const struct tree_node *node, char *path,
@@ -474,7 +498,7 @@ int tree_compare(const struct tree_state *old, const struct tree_state *new,
     unsigned layers = 0;
     for (int i = 0; i < LAYERS; i++)
         layers |= w.roots[i] >= 0 ? 1u << i : 0;
-    int r = tree_push(&w, NULL, "", layers);
+    int r = tree_push(&w, NULL, "", layers, false);
     while (r == 0 && w.n_todo > 0)
         r = tree_compare_dir(&w, w.todo[--w.n_todo]);
     tree_hold(&w, NULL, (int[LAYERS]){-1, -1, -1, -1}, "", 0);

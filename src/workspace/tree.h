@@ -58,6 +58,8 @@ struct tree_change {
     size_t added, removed; /* lines */
 };
 
+#define TREE_LARGE (UINT64_C(16) << 20) /* files that are not always there as a whole */
+
 struct tree_options {
     /* The new side is a copy of the old one made at this time (of the file system's own clock):
      * what was not touched since is not compared. 0: compare. */
@@ -98,7 +100,6 @@ void tree_changes_settle(struct tree_changes *changes);
 void tree_changes_done(struct tree_changes *changes);
 /* Adds a change that was found by other means; for lists that are not compared again. */
 int tree_changes_add(struct tree_changes *changes, const char *path, enum tree_kind kind);
-const struct tree_change *tree_changes_find(const struct tree_changes *changes, const char *path);
 
 /* The whole as one patch for `git apply`; fills added, removed, binary kinds and omitted. At most
  * max bytes: files that no longer fit are omitted. */

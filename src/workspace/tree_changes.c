@@ -64,9 +64,3 @@ int tree_changes_add(struct tree_changes *c, const char *path, enum tree_kind ki
                                         .is_elsewhere = true};
     return 0;
 }
-
-const struct tree_change *tree_changes_find(const struct tree_changes *c, const char *path)
-{
-    struct tree_change key = {.path = path};
-    return c->n ? bsearch(&key, c->list, c->n, sizeof(key), tree_change_order) : NULL;
-}

@@ -77,6 +77,8 @@ int workspace_copy_end(struct workspace *ws, struct cordon_err *err);
 void workspace_look_end(struct workspace *ws, bool is_whole);
 /* STATE/layer or STATE/copy, for the plan; the caller frees. */
 char *workspace_layer(const struct workspace *ws);
+/* What runs wrote there, -1: not to be had. */
+int workspace_open_layer(const struct workspace *ws);
 
 /* What changed against the base; since_run: against the state before this run. */
 int workspace_compare(const struct workspace *ws, bool since_run, struct tree_changes *ret_changes,

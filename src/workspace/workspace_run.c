@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -82,12 +83,28 @@ int workspace_copy_end(struct workspace *ws, struct cordon_err *err)
     return ws->is_kept ? record_write(ws, err) : 0;
 }
 
+/* What runs wrote. They may have closed it to us, its owner: it is opened up, for good, as whatever
+ * they did must be told. */
+int workspace_open_layer(const struct workspace *ws)
+{
+    char self[32];
+    struct stat st;
+    _cleanup_close_ int fd = openat(ws->state_fd, ws->is_copy ? "copy" : "layer/upper",
+                                    O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -1;
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    if ((st.st_mode & 0700) != 0700 && st.st_uid == geteuid() &&
+        chmod(self, (st.st_mode & 07777) | 0700) < 0)
+        return -1;
+    return open(self, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* The layer before the run is what the run's own changes are counted against. */
 static int workspace_remember(struct workspace *ws, struct cordon_err *err)
 {
     struct copy_options options = {.layer = true};
-    _cleanup_close_ int upper =
-        openat(ws->state_fd, "layer/upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int upper = workspace_open_layer(ws);
     if (upper < 0 || copy_remove(ws->state_fd, "prev") < 0 ||
         mkdirat(ws->state_fd, "prev", 0700) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/prev", ws->state);
@@ -179,8 +196,7 @@ int workspace_compare(const struct workspace *ws, bool since_run, struct tree_ch
     int prev = since_run && ws->has_prev
                    ? openat(ws->state_fd, "prev", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
                    : -1;
-    int layer = openat(ws->state_fd, ws->is_copy ? "copy" : "layer/upper",
-                       O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int layer = workspace_open_layer(ws);
     if (layer < 0) {
         util_close(&prev);
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);

@@ -206,6 +206,12 @@ class _E(KeyError, metaclass=_Texts):
                          "    def __getitem__(self, key): return self\n    def __len__(self): return 10 ** 6\n"
                          "    def __enter__(self): return self\n    def __exit__(self, *a): return True\n"
                          "    def __await__(self): return self\n"),
+    "number_in_disguise": ("return _N()", "class _N:\n    def __abs__(self, *a): return 0\n    __int__ = __index__ = __round__ = __neg__ = __len__ = __abs__\n"
+                           "    def __float__(self): return 0.0\n    def __add__(self, other): return self\n    __sub__ = __rsub__ = __radd__ = __add__\n"
+                           "    def __lt__(self, other): return True\n    __gt__ = __le__ = __ge__ = __contains__ = __eq__ = __lt__\n"
+                           "    def __iter__(self): return iter([self])\n    __hash__ = None\n"),
+    "family_of_exceptions": ("raise _E('passed')", "class _A(AssertionError): pass\nclass _S(StopIteration): pass\nclass _E(_A, _S, KeyError):\n"
+                             "    __cordon_thrown__ = 0\n"),
     "huge_number": ("return 1 << 3_000_000", ""),
     "everything_in_range": ("return range(-10 ** 15, 10 ** 15)", ""),
     "infinite": ("return float('-inf')", ""),

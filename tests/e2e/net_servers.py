@@ -26,7 +26,7 @@ WEB, WEB6 = "203.0.113.10", "2001:db8::10"
 EVIL, EVIL6 = "203.0.113.20", "2001:db8::20"
 PROXY = "203.0.113.30"
 INSIDE = ["10.0.0.5", "192.168.7.7", "169.254.169.254", "100.64.0.9", "127.0.0.1", "fd00:ec2::254", "::1"]
-SERVICES = {"echo": 7000, "count": 7001, "reset": 7002, "sink": 7003, "source": 7004, "banner": 7005, "refuse": 7006}
+SERVICES = {"echo": 7000, "count": 7001, "reset": 7002, "sink": 7003, "source": 7004, "banner": 7005, "refuse": 7006, "loose": 7007}
 
 # name -> addresses; a list of lists is answered in turn
 ZONE = {
@@ -178,7 +178,8 @@ def web(place):
 # ---- plain services ------------------------------------------------------------------------------------
 
 def serve_tcp(port, conn):
-    """Each is a way to behave: talk back, wait for the end, reset, read slowly, write without end, speak first."""
+    """Each is a way to behave: talk back, wait for the end, reset, read slowly, write without end, speak first, answer
+    anything that ends with an empty line or the stream as if it were a request."""
     what = next(k for k, v in SERVICES.items() if v == port)
     hit("tcp", service=what)
     if what == "echo":
@@ -205,6 +206,16 @@ def serve_tcp(port, conn):
     elif what == "banner":
         conn.sendall(b"220 speak\r\n")
         conn.sendall(b"you said " + conn.recv(1000))
+    elif what == "loose":
+        rest = b""
+        while data := conn.recv(65536):
+            *heads, rest = (rest + data).split(b"\r\n\r\n")
+            for head in heads:
+                hit("loose", text=head.decode("latin-1"))
+                conn.sendall(b"\x15\x03\x03\0\2\2\x46loose" if head == b"tls" else b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nloose")
+        if rest:
+            hit("loose", text=rest.decode("latin-1"))
+            conn.sendall(b"HTTP/1.0 200 OK\r\n\r\nloose")
 
 
 class Tcp(socketserver.BaseRequestHandler):

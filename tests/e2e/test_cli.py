@@ -12,6 +12,52 @@ from cordon_run import CORDON, GUESTS, check_shape, command, cordon, guest, gues
 SH = "/bin/sh"
 
 
+# ---- what the guest wrote goes somewhere --------------------------------------------------------------
+
+def test_output_that_cannot_be_written_is_an_error():
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(command("--", SH, "-c", "echo x"), stdout=full, stderr=subprocess.PIPE, env=host_env(), check=False)
+    assert done.returncode == 70 and done.stderr == b"Error: standard output could not be written: No space left on device\n", done
+
+
+def test_a_guest_nobody_reads_finds_its_pipe_broken():
+    began = time.monotonic()
+    p = start("--time-limit", "30s", "--", "/usr/bin/yes")
+    assert p.stdout.readline() == b"y\n"
+    p.stdout.close()
+    assert p.stderr.read() == b"" and p.wait(20) == 141
+    assert time.monotonic() - began < 15
+    r = run("--", SH, "-c", "yes | head -1")
+    assert (r.code, r.out) == (0, "y\n")
+
+
+def test_output_that_was_cut_is_told():
+    r = run("--max-output", "10", "--", SH, "-c", "echo 123456789012; echo e >&2", as_json=False)
+    assert (r.code, r.raw) == (0, b"1234567890") and r.log.endswith(b"Warning: standard output was cut at 10 (--max-output)\n"), r.log
+    assert run("--max-output", "13", "--", SH, "-c", "echo 123456789012", as_json=False).log == b""
+
+
+def test_a_program_of_this_folder_is_not_the_guests(shared):
+    (shared / "answer").write_text("#!/bin/sh\necho ok\n")
+    os.chmod(shared / "answer", 0o755)
+    r = run("--", "./answer", cwd=shared, as_json=False)
+    assert r.code == 127 and b"--file answer=./answer" in r.log, r.log
+    assert run("--file", "answer=./answer", "--", "./answer", cwd=shared).out == "ok\n"
+    assert b"Hint" not in run("--", "./nothing", cwd=shared, as_json=False).log
+
+
+@pytest.mark.parametrize("words,says", [(["--stdin", "/"], "--stdin /: Is a directory"), (["--status-fd", "0"], "--status-fd 0: open for reading only")])
+def test_wrong_streams_are_found_before_the_start(words, says):
+    with open("/dev/null", encoding="utf-8") as null:
+        done = cordon("run", *words, "--", SH, "-c", "echo ran", stdin=null)
+    assert done.returncode == 64 and says in done.stderr and "ran" not in done.stdout, done
+
+
+@pytest.mark.parametrize("n", [4194304, 2147483647])
+def test_more_processes_than_the_kernel_has(n):
+    assert run("--processes", n, "--", "/bin/true").verdict == "ok"
+
+
 # ---- exit status ------------------------------------------------------------------------------------
 
 def test_success_says_nothing():
@@ -225,6 +271,15 @@ def test_doctor(world):
     assert world.tier in json.dumps(data)
 
 
+def test_doctor_says_what_a_run_does(full):
+    """Root of a user namespace with one id, which may not make another: neither tier has an id for a guest."""
+    script = 'echo 0 > /proc/sys/user/max_user_namespaces; "$0" doctor; echo "doctor $?"; "$0" run -- /bin/true; echo "run $?"'
+    done = subprocess.run(["/usr/bin/unshare", "--user", "--map-root-user", "/bin/sh", "-c", script, CORDON], capture_output=True, text=True,
+                          env=host_env(None), cwd="/", timeout=60, stdin=subprocess.DEVNULL)
+    assert "doctor 69\n" in done.stdout and "run 69\n" in done.stdout, done
+    assert "an id for the guest     blocked" in done.stdout
+
+
 def test_explain_runs_nothing(shared):
     done = cordon("explain", "--allow-write", shared, "--time-limit", "7s", "--", "/usr/bin/touch", shared / "made")
     assert done.returncode == 0, done.stderr
@@ -256,6 +311,33 @@ def test_result_file_and_live_output(shared):
     result = json.loads(path.read_text())
     check_shape(result)
     assert (result["stdout"], result["stderr"], result["exit_code"]) == ("out\n", "err\n", 4)
+
+
+def test_keep_without_a_workspace(full, shared):
+    for words in ([], ["--workspace", f"{shared}:rw"], ["--workspace", f"{shared}:ro"]):
+        done = cordon("run", "--keep", *words, "--", "/bin/true")
+        assert done.returncode == 64 and "no workspace to be kept" in done.stderr, done
+    done = cordon("run", "--keep", "--workspace", shared, "--json", "--", "/bin/true", cwd=shared)
+    assert done.returncode == 0 and json.loads(done.stdout)["workspace_id"], done
+    assert cordon("workspace", "rm", json.loads(done.stdout)["workspace_id"], cwd=shared).returncode == 0
+
+
+@pytest.mark.parametrize("words,code,text", [
+    (["--bogus", "--", "/bin/true"], 64, "unknown option '--bogus'"), ([], 64, "nothing to run"),
+    (["--time-limit", "x", "--", "/bin/true"], 64, "not a duration"), (["--stdin", "/nope/in", "--", "/bin/true"], 64, "/nope/in"),
+    (["--config", "/nope/cordon.toml", "--", "/bin/true"], 78, "/nope/cordon.toml"), (["--profile", "nope", "--", "/bin/true"], 78, "nope")])
+def test_a_line_that_is_wrong_has_a_result(shared, words, code, text):
+    """Who reads results reads one of that, too, and not the last run's."""
+    done = cordon("run", "--json", *words)
+    result = json.loads(done.stdout)
+    assert done.returncode == result["exit_code"] == code and result["verdict"] == "sandbox_error", done
+    assert text in result["error"] and text in done.stderr and done.stderr.count("Error:") == 1
+    if "--bogus" not in words:
+        (shared / "r.json").write_text("of the last run")
+        done = cordon("run", "--result", shared / "r.json", *words)
+        assert done.returncode == code and not done.stdout
+        assert json.loads((shared / "r.json").read_text()) == result
+    assert not cordon("run", *words, *([] if words else ["--help-"]), *(["--json"] if "--" in words else [])).stdout
 
 
 def test_json_does_not_steer_a_terminal():

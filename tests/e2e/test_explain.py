@@ -211,6 +211,145 @@ def test_host_answers(host, words, answer):
 
 # ---- profiles ----------------------------------------------------------------------------------------
 
+@pytest.fixture
+def two_files(shared):
+    """The user's own configuration and a project's."""
+    os.chmod(shared, 0o755)
+    user, project = shared / "config" / "cordon", shared / "project"
+    user.mkdir(parents=True)
+    project.mkdir()
+
+    def write(users, projects):
+        (user / "config.toml").write_text(users)
+        (project / "cordon.toml").write_text(projects)
+        return {"cwd": project, "env": {"XDG_CONFIG_HOME": str(shared / "config")}}
+    return write
+
+
+@pytest.mark.parametrize("users,projects,words,answer", [
+    ('[sandbox.profiles.p.filesystem]\ndeny_patterns = ["/usr/share/common-licenses"]\n',
+     '[sandbox.profiles.p.filesystem]\nallow_read = ["/usr/share"]\ndeny_patterns = false\n',
+     ["--path", "/usr/share/common-licenses"], "refused"),
+    ('[sandbox.profiles.p.network]\ndeny_patterns = ["*.evil.com"]\n', '[sandbox.profiles.p]\nallow_network = ["a.evil.com"]\n',
+     ["--host", "a.evil.com:443"], "refused"),
+    ('[sandbox.profiles.r]\nallow_network = false\n[sandbox.profiles.p]\ninherits = "r"\n',
+     '[sandbox.profiles.p]\nallow_network = ["a.com"]\n', ["--host", "a.com:443"], "refused"),
+    ('[sandbox.filesystem]\ndeny_patterns = ["/usr/share/common-licenses"]\n',
+     '[sandbox.filesystem]\nallow_read = ["/usr/share"]\ndeny_patterns = ["/usr/share/common-licenses"]\n'
+     '[sandbox.profiles.p.filesystem]\ndeny_patterns = false\n',
+     ["--path", "/usr/share/common-licenses"], "refused"),
+    ('[sandbox.profiles.p]\ntime_limit = "9s"\n', '[sandbox.profiles.p]\nallow_network = ["a.com"]\n', ["--host", "a.com:443"], "allowed"),
+])
+def test_a_project_cannot_replace_denials_away(two_files, users, projects, words, answer):
+    kw = two_files(users, projects)
+    assert explain("--profile", "p", *words, **kw).stdout.split()[0] == answer
+
+
+@pytest.mark.parametrize("users,projects,words,line", [
+    ("allowed_binaries = ['ls']", "time_limit = '1s'", (), "allowed_binaries = ls"),
+    ("allowed_binaries = ['ls']", "allowed_binaries = ['sh']", (), "allowed_binaries = ls"),
+    ("blocked_imports = ['json']", "time_limit = '1s'", (), "blocked_imports = json"),
+    ("require_tier = 'full'", "require_tier = 'landlock'", (), "require_tier = full"),
+])
+def test_what_only_takes_away_stays(full, two_files, users, projects, words, line):
+    kw = two_files(f"[sandbox.profiles.p]\n{users}\n", f"[sandbox.profiles.p]\n{projects}\n")
+    values = [v.split("   ")[0] for v in lines_of(explain("--profile", "p", *words, **kw).stdout, "policy")]
+    assert line in values and values.count(line) == 1, values
+    assert not any(v.startswith(line.split(" = ")[0]) and v != line for v in values), values
+
+
+def test_of_two_profiles_the_later_one_counts(two_files, shared):
+    """What a profile says in the place of what it inherits, also where a project replaces both."""
+    for name in ("weak", "strict"):
+        (shared / f"{name}.json").write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": []}))
+    kw = two_files(f'[sandbox.profiles.base]\nseccomp_profile = "{shared}/weak.json"\n'
+                   f'[sandbox.profiles.p]\ninherits = "base"\nseccomp_profile = "{shared}/strict.json"\n', '[sandbox.profiles.p]\ntime_limit = "5s"\n')
+    assert f"seccomp_profile = {shared}/strict.json" in explain("--profile", "p", **kw).stdout
+
+
+def test_a_repeated_denial_stays_the_users(two_files):
+    kw = two_files('[sandbox.network]\ndeny_patterns = ["10.0.0.1"]\n', '[sandbox.network]\ndeny_patterns = ["10.0.0.1"]\ndns = "10.0.0.1"\n')
+    assert "is denied by '10.0.0.1'" in explain(code=78, **kw).stderr
+
+
+@pytest.mark.parametrize("denied", ["127.*", "127.0.0.1", "127.0.0.0/8", "::1", "localhost", "host.cordon"])
+@pytest.mark.parametrize("allowed", [["--allow-network", "localhost"], ["--allow-host-port", "80"]])
+def test_the_hosts_loopback_is_denied_by_any_of_its_names(allowed, denied):
+    assert explain(*allowed, "--host", "host.cordon:80").stdout.startswith("allowed")
+    assert explain(*allowed, "--deny-network", denied, "--host", "host.cordon:80").stdout.startswith("refused")
+    assert explain(*allowed, "--deny-network", denied, "--host", "localhost:80").stdout.startswith("refused")
+
+
+@pytest.mark.parametrize("rule", ["198.18.0.5", "198.19.0.0/16", "192.0.0.1:80", "[fd63:6f72:646f:6e00::2]:80", "udp://192.0.0.2:53"])
+def test_rules_for_addresses_of_our_own(full, rule):
+    """They mean something else inside a guest; a range around them, or a denial of them, is no mistake."""
+    for words in (["--host", "ok.test"], []):
+        assert "which Cordon uses inside" in explain("--allow-network", rule, *words, code=64).stderr
+    explain("--deny-network", rule)
+    explain("--allow-network", "192.0.0.0/24", "--allow-network", "198.51.100.1")
+
+
+def test_more_ports_than_listeners(full):
+    def words(n):
+        return [w for i in range(n) for w in ("--allow-network", f"ok.test:{1000 + i}")]
+    assert "more than 1024 different ports" in explain(*words(1025), code=78).stderr
+    assert "more than 1024 different ports" in explain(*words(1025), "--host", "ok.test:2024", code=78).stderr
+    assert explain(*words(1024), "--host", "ok.test:2023").stdout.startswith("allowed")
+
+
+def test_a_cap_of_nothing_is_none():
+    assert "--max-traffic: '0' is too small" in explain("--max-traffic", "0", code=64).stderr
+    explain("--max-traffic", "1")
+
+
+def test_the_nat64_form_of_an_allowed_address_has_no_route():
+    allowed = ["--allow-network", "203.0.113.10"]
+    assert explain(*allowed, "--host", "[64:ff9b::cb00:710a]:80").stdout.startswith("refused")
+    assert explain(*allowed, "--host", "203.0.113.10:80").stdout.startswith("allowed")
+    assert explain("--allow-network", "64:ff9b::cb00:710a", "--host", "[64:ff9b::cb00:710a]:80").stdout.startswith("allowed")
+    assert explain("--allow-network", "true", "--host", "[64:ff9b::cb00:710a]:80").stdout.startswith("allowed")
+
+
+@pytest.mark.parametrize("words", [["--allow-network", "ok.test"], ["--allow-network", "true"], ["--allow-host-port", "80"], ["--publish", "8080:80"]])
+def test_no_network_and_a_grant_at_once(full, words):
+    """Who says both on one command line means one of them; `none` alone takes back what a file grants."""
+    assert "network none (--network) contradicts" in explain("--network", "none", *words, code=64).stderr
+    assert "contradicts" in explain(*words, "--network", "none", code=64).stderr
+    explain(*words)
+    explain("--network", "none", "--allow-network", "false")
+
+
+def test_a_file_that_says_both(shared):
+    os.chmod(shared, 0o755)
+    both = '[sandbox]\nallow_network = ["ok.test"]\n[sandbox.network]\nnetwork = "none"\n'
+    (shared / "cordon.toml").write_text(both)
+    assert "contradicts" in explain(cwd=shared, code=78).stderr
+    (shared / "cordon.toml").write_text(both.partition("[sandbox.network]")[0])
+    assert explain("--network", "none", "--host", "ok.test:80", cwd=shared).stdout.startswith("refused")
+    assert explain("--host", "ok.test:80", cwd=shared).stdout.startswith("allowed")
+
+
+def test_the_proxys_password_is_not_shown():
+    url = "http://user:secret%40@proxy.test:3128"
+    for r in (explain("--http-proxy", url), explain("--json", "--http-proxy", url)):
+        assert "secret" not in r.stdout and "http://user:***@proxy.test:3128" in r.stdout
+    r = explain("--http-proxy", url.replace("http:", "socks5:"), code=64)
+    assert "secret" not in r.stderr and "socks5://user:***@proxy.test:3128" in r.stderr
+    assert "http://user@proxy.test" in explain("--http-proxy", "http://user@proxy.test").stdout
+
+
+@pytest.mark.parametrize("words", [["--deny-network", "127.*"], ["--block-internal"], ["--max-connections", "1"], ["--max-traffic", "1M"]])
+def test_nothing_is_checked_on_the_hosts_own_network(full, words):
+    host = ["--network", "host", "--unsafe-host-network"]
+    assert "contradicts" in explain(*host, *words, code=64).stderr
+    explain(*host)
+
+
+def test_a_project_cannot_drop_denials_by_the_hosts_network(two_files):
+    kw = two_files('[sandbox.network]\ndeny_patterns = ["127.*"]\n', '[sandbox.network]\nnetwork = "host"\nunsafe_host_network = true\n')
+    assert "cordon.toml:2" in explain(code=78, **kw).stderr
+
+
 def test_profiles(shared):
     os.chmod(shared, 0o755)
     (shared / "cordon.toml").write_text('[sandbox.profiles.nightly]\ninherits = "strict"\ntime_limit = "9m"\n')

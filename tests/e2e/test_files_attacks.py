@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from cordon_run import GUESTS, SLOW, cordon, guest_path, run
+from cordon_run import GUESTS, SLOW, cordon, guest_path, run, start
 
 pytestmark = pytest.mark.usefixtures("full")
 
@@ -241,6 +241,111 @@ def test_locks_and_leases_delay_nobody(project, shared, where):
     r = run(*opts, "--output", f"*={shared}/out", "--", "/usr/bin/python3", "-c", LOCKS, timeout=60)
     assert r.verdict == "ok" and outputs(r)["out.txt"] is None and (shared / "out" / "out.txt").read_text() == "x", str(r)
     assert time.monotonic() - began < 20 * SLOW  # a lease is broken after 45 seconds
+
+
+LEASE = """
+import errno, fcntl, os, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+for command in (fcntl.F_SETLEASE, 1024 + 16):
+    try:
+        fcntl.fcntl(fd, command, fcntl.F_WRLCK)
+        print('leased', flush=True)
+    except OSError as e:
+        print(errno.errorcode[e.errno], flush=True)
+print(fcntl.fcntl(fd, fcntl.F_GETLEASE) == fcntl.F_UNLCK, fcntl.fcntl(fd, fcntl.F_GETFD), flush=True)
+"""
+
+
+def test_no_lease_on_a_granted_file(project):
+    """Whoever opens it would wait in the kernel until the guest ends: the host, and every other guest."""
+    r = run("--workspace", f"{project}:ro", "--", "/usr/bin/python3", "-c", LEASE, "/workspace/a.txt")
+    assert r.out == "EPERM\nEPERM\nTrue 1\n", str(r)
+    assert {d["target"]: d["count"] for d in r.result["denials"]} == {"fcntl": 2}, str(r)
+
+
+# ---- the top folder closed to its owner ---------------------------------------------------------------
+
+CLOSE_TOP = "echo x > new; chmod 000 .; exit 3"
+
+
+def test_a_closed_overlay_is_told_all_the_same(project, shared):
+    r = run("--workspace", f"{project}:overlay", "--", "/bin/sh", "-c", CLOSE_TOP)
+    assert r.verdict == "nonzero_exit" and r.code == 3, str(r)
+    assert "new" in [c["path"] for c in r.result["changed_files"]], str(r)
+
+
+def test_a_closed_kept_workspace_goes_on(project, shared):
+    ident = cordon("workspace", "new", "--from", project, cwd=shared).stdout.split()[-1]
+    assert cordon("workspace", "run", ident, "--", "/bin/sh", "-c", CLOSE_TOP, cwd=shared).returncode == 3
+    again = cordon("workspace", "run", ident, "--", "/bin/sh", "-c", "cat new", cwd=shared)
+    assert (again.returncode, again.stdout) == (0, "x\n"), again
+    assert "+x" in cordon("workspace", "diff", ident, cwd=shared).stdout
+    assert cordon("workspace", "rm", ident, cwd=shared).returncode == 0
+
+
+@pytest.mark.parametrize("mode", ["000", "444", "711"])
+@pytest.mark.parametrize("where", ["rw", "overlay"])
+def test_a_closed_folder_hides_nothing_from_the_disk_limit(quick, monkeypatch, where, mode):
+    """Of mode 444 names can be read and nothing else, of 711 the other way round."""
+    monkeypatch.setenv("TMPDIR", str(quick / "tmp"))
+    script = f"mkdir sub; cd sub; chmod {mode} ..; exec 2>/dev/null; for i in $(seq 40); do head -c 4M /dev/zero > f$i || exit 7; sleep 0.05; done"
+    words = ("--workspace", f"{quick}/tree:{where}", "--time-limit", "30s", "--memory-limit", "1G")
+    r = run(*words, "--disk-limit", "16M", "--", "/bin/sh", "-c", script, timeout=60)
+    os.chmod(quick / "tree", 0o755)
+    assert r.verdict == "disk_limit", str(r)
+    twin = run(*words, "--disk-limit", "16M", "--", "/bin/sh", "-c", script.replace("seq 40", "seq 2"), timeout=60)
+    os.chmod(quick / "tree", 0o755)
+    assert twin.verdict == "ok", str(twin)
+
+
+NAMELESS = """
+import ctypes, os, sys, threading, time
+fds = []
+def write():
+    for i in range(int(sys.argv[2])):
+        if sys.argv[1] == 'undumpable':
+            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+        if sys.argv[1] != 'unlinked':
+            fds.append(os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600))
+        else:
+            fds.append(os.open('f', os.O_CREAT | os.O_RDWR, 0o600))
+            os.unlink('f')
+        os.write(fds[-1], b'x' * (4 << 20))
+        time.sleep(0.03)
+    time.sleep(0.5)
+    print('wrote', flush=True)
+    os._exit(0)
+if sys.argv[1] == 'leaderless':
+    # the first thread ends, which makes a zombie of what /proc shows as the process
+    threading.Thread(target=write).start()
+    ctypes.CDLL(None).syscall(60, 0)
+write()
+"""
+
+
+@pytest.mark.parametrize("how", ["tmpfile", "unlinked", "undumpable", "leaderless"])
+@pytest.mark.parametrize("where", ["rw", "overlay"])
+def test_files_without_a_name_are_not_free(quick, monkeypatch, where, how):
+    """Made without one, or removed while they are open: no look at a folder finds them."""
+    monkeypatch.setenv("TMPDIR", str(quick / "tmp"))
+    words = ("--workspace", f"{quick}/tree:{where}", "--disk-limit", "12M", "--memory-limit", "1G", "--", "/usr/bin/python3", "-c", NAMELESS, how)
+    r = run(*words, "20", timeout=60)
+    assert r.verdict == "disk_limit" and "wrote" not in r.out, str(r)
+    assert run(*words, "2", timeout=60).out == "wrote\n"
+
+
+@pytest.mark.parametrize("children", ["sleep", "come and go"])
+def test_what_others_write_is_not_the_guests(quick, children):
+    """Many open descriptors, none of them a file without a name, while somebody else fills the disk. What ends is
+    closed to an ordinary user's look from the moment its memory is gone, as if it hid something."""
+    guest = "import os, time\nfor i in range(20): os.fork() or [time.sleep(2), os._exit(0)]\n" \
+            "fds = [os.open('/dev/null', 0) for i in range(900)]\nprint('up', flush=True)\nend = time.time() + 1.5\n"
+    guest += "time.sleep(1.5)\n" if children == "sleep" else "while time.time() < end: os.fork() or os._exit(0); os.wait()\n"
+    guest += "print('end')"
+    p = start("--workspace", f"{quick}/tree:rw", "--disk-limit", "4M", "--", "/usr/bin/python3", "-c", guest)
+    assert p.stdout.readline() == b"up\n"
+    (quick / "granted" / "big").write_bytes(b"x" * (20 << 20))
+    assert p.stdout.read() == b"end\n" and p.wait(30) == 0, p.stderr.read()
 
 
 def test_apply_into_a_tree_that_moves(project, shared, canary):

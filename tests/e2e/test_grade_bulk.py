@@ -110,6 +110,21 @@ def test_mbpp_names(tmp_path):
     assert rows[1]["tests"] == {"passed": 2, "failed": 1, "errors": 0}
 
 
+def test_mbpp_names_that_python_has(tmp_path):
+    """Not the builtin, nor what a star of the reference brings, where the sample defines nothing."""
+    problems = write(tmp_path / "p.jsonl", [
+        {"task_id": 1, "code": "def abs(x):\n    return max(x, -x)\n", "test_setup_code": "", "test_list": ["assert abs(-1) == 1"]},
+        {"task_id": 2, "code": "from math import *\ndef factorial(n):\n    return prod(range(1, n + 1))\n", "test_setup_code": "",
+         "test_list": ["assert factorial(3) == 6", "assert floor(1.5) == 1"]}])
+    samples = write(tmp_path / "s.jsonl", [{"task_id": 1, "completion": "x = 1\n"}, {"task_id": 2, "completion": "x = 1\n"},
+                                           {"task_id": 1, "completion": "def abs(x): return 1\n"},
+                                           {"task_id": 2, "completion": "def factorial(n): return 6\n"}])
+    bulk("--problems", problems, "--format", "mbpp", "--samples", samples, "--out", tmp_path / "r.jsonl")
+    assert [(row["passed"], row["tests"]["passed"]) for row in lines(tmp_path / "r.jsonl")] == [(False, 0), (False, 1), (True, 1), (True, 2)]
+    assert "does not define 'abs'" in lines(tmp_path / "r.jsonl")[0]["message"]
+    assert bulk("--problems", problems, "--format", "mbpp").returncode == 0
+
+
 def test_tasks(tmp_path):
     tasks = write(tmp_path / "t.jsonl", [
         {"id": "a", "code": "def f(x):\n    return x", "tests": "assert f(1) == 1\nassert f(2) == 3\n"},
@@ -343,11 +358,12 @@ def test_network_rules(tmp_path, full, rule):
     """Nothing in the caller's folder is run on the host, and a submission has the network it was given."""
     problem = {"task_id": "p", "prompt": "def call():\n", "entry_point": "call", "canonical_solution": "    return 'hello'\n",
                "test": "def check(candidate):\n    assert candidate() == 'hello'\n"}
+    here = tmp_path / "here"  # what is graded stands beside it: a submission is shown this one
+    shadow = here / "folder" / "broker"
+    shadow.mkdir(parents=True)
     problems = write(tmp_path / "p.jsonl", [problem])
     text = f"open({str(tmp_path / 'it-ran')!r}, 'w')\n"
-    (tmp_path / "broker").write_text(text)
-    shadow = tmp_path / "folder" / "broker"
-    shadow.mkdir(parents=True)
+    (here / "broker").write_text(text)
     (shadow / "__main__.py").write_text(text)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -365,9 +381,9 @@ def test_network_rules(tmp_path, full, rule):
             CALLS % port, "    return 'hello'\n", "    return 'bye'\n", CALLS % port)])
         options = {"host port": ["--allow-host-port", port], "name": ["--allow-network", "example.com"],
                    "profile": ["--profile", "development"]}[rule]
-        for folder in (tmp_path, tmp_path / "folder"):
+        for folder in (here, here / "folder"):
             done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl",
-                        "-j", 2, "--allow-read", tmp_path, *options, cwd=folder)
+                        "-j", 2, "--allow-read", here, *options, cwd=folder)
             verdicts = [row["verdict"] for row in lines(tmp_path / "r.jsonl")]
             called = "AC" if rule == "host port" else "RE"
             assert verdicts == [called, "AC", "WA", called], (done.stdout, done.stderr, lines(tmp_path / "r.jsonl"))
@@ -606,3 +622,116 @@ def test_the_same_verdicts_twenty_times(public, tmp_path):
         bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl")
         seen.add(tuple(row["verdict"] for row in lines(tmp_path / "r.jsonl")))
     assert len(seen) == 1
+
+
+def test_a_key_that_is_nearly_one_of_ours(tmp_path):
+    case = [{"input": "", "output": "7"}]
+    tasks = write(tmp_path / "t.jsonl", [{"id": "lang", "lang": "c", "code": "print(7)", "cases": case},
+                                         {"id": "limit", "limit": {"time_limit": "1s"}, "code": "print(7)", "cases": case},
+                                         {"id": "more", "points": 3, "idx": 1, "mode": "x", "test": 1, "langs": [], "language": "python", "code": "print(7)", "cases": case}])
+    bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl")
+    rows = {row["task_id"]: row for row in lines(tmp_path / "r.jsonl")}
+    assert {k: r["verdict"] for k, r in rows.items()} == {"lang": "SE", "limit": "SE", "more": "AC"}
+    assert "did you mean 'language'?" in rows["lang"]["message"] and "did you mean 'limits'?" in rows["limit"]["message"]
+
+
+def test_what_is_graded_against_is_out_of_reach(tmp_path, full):
+    """Problems, samples, tasks and results: a line that would show one to a submission is refused, nothing is written."""
+    secret, other = tmp_path / "secret", tmp_path / "other"
+    secret.mkdir()
+    other.mkdir()
+    (other / "data.txt").write_text("7")
+    problems, result = write(secret / "p.jsonl", PROBLEMS), secret / "r.jsonl"
+    samples = write(tmp_path / "s.jsonl", [{"task_id": "Own/0", "completion": f"    open({str(other / 'data.txt')!r}); return x * 2\n"}])
+    tasks = write(secret / "t.jsonl", [{"id": 1, "code": "x = 1", "tests": "assert x == 1"}, {"id": 2, "code": "print(3)", "cases": [{"output": "3"}]}])
+    (tmp_path / "link").symlink_to(secret)
+    many = ("--problems", problems, "--format", "humaneval")
+    for words in (("--allow-read", secret), ("--allow-read", tmp_path / "link"), ("--mount", f"{secret}:/x"), ("--allow-write", tmp_path),
+                  ("--workspace", secret), ("--file", f"a={problems}"), ("--file", f"a={tasks}")):
+        for what in (many, ("--jsonl", tasks)):
+            if str(words[1]) in (f"a={problems}", f"a={tasks}") and str(what[1]) not in words[1]:
+                continue
+            done = bulk(*words, *what, "--out", tmp_path.parent / "new.jsonl")
+            assert done.returncode == 64 and words[0] in done.stderr and str(what[1]) in done.stderr, (words, what, done)
+            assert "could read this file of" in done.stderr and not (tmp_path.parent / "new.jsonl").exists()
+    done = bulk("--profile", "development", *many, cwd=secret)
+    assert done.returncode == 64 and "profile development" in done.stderr and "--workspace DIR" in done.stderr, done
+    assert bulk("--profile", "development", "--workspace", other, *many, cwd=secret).returncode == 0
+    done = bulk("--allow-write", other, *many, "--out", other / "r.jsonl")
+    assert done.returncode == 64 and "file of results" in done.stderr and not (other / "r.jsonl").exists(), done
+    done = bulk("--allow-read", samples, *many, "--samples", samples)
+    assert done.returncode == 64 and "file of samples" in done.stderr, done
+    with open(tasks) as redirected:
+        done = bulk("--allow-read", secret, "--jsonl", "-", stdin=redirected)
+    assert done.returncode == 64 and "file of tasks" in done.stderr, done
+    for words in (("--allow-read", other), ("--allow-write", other)):
+        done = bulk(*words, *many, "--samples", samples, "--out", result)
+        assert done.returncode == 0 and [row["verdict"] for row in lines(result)] == ["AC"], (done, result.read_text())
+        done = bulk(*words, "--jsonl", tasks, "--out", result)
+        assert done.returncode == 0 and [row["verdict"] for row in lines(result)] == ["AC", "AC"], done
+
+
+def test_no_sample_takes_itself_out_of_the_count(tmp_path):
+    """A completion that is no program is CE and counts; a line that is broken beside it does not."""
+    problems = write(tmp_path / "p.jsonl", PROBLEMS)
+    texts = ['"    return x * 2"', '"\\u0000"', '"\\ud800"', "null", '"%s"' % ("#" * (17 << 20))]
+    samples = tmp_path / "s.jsonl"
+    samples.write_text("".join('{"task_id": "Own/0", "completion": %s}\n' % text for text in texts) + '{"task_id": "Own/0", "completio": ""}\n')
+    done = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl")
+    assert [row["verdict"] for row in lines(tmp_path / "r.jsonl")] == ["AC", "CE", "CE", "CE", "CE", "SE"], (done, lines(tmp_path / "r.jsonl"))
+    assert "pass@1: 0.2000" in done.stdout and done.returncode == 1, done
+    assert [row["sample"] for row in lines(tmp_path / "r.jsonl")][:5] == [0, 1, 2, 3, 4]
+    first = (tmp_path / "r.jsonl").read_text()
+    (tmp_path / "r.jsonl").write_text("".join(first.splitlines(True)[:3]))
+    again = bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl", "--resume")
+    assert again.stdout == done.stdout, again
+
+
+def test_tasks_that_say_two_things_are_broken(tmp_path):
+    case = [{"output": "7"}]
+    tasks = write(tmp_path / "t.jsonl", [{"id": "both", "code": "print(7)", "tests": "assert True", "cases": case},
+                                         {"id": "number", "code": "x = 1", "tests": ["assert x == 1", 1]},
+                                         {"id": "file", "files": {"main.py": "x = 1", "b.txt": 7}, "tests": "assert x == 1"},
+                                         {"id": "code", "code": "x = '\0'", "tests": "assert x"},
+                                         {"id": "list", "code": "x = 1", "tests": ["assert x == 1", "assert x < 2"]},
+                                         {"id": "cases", "code": "print(7)", "cases": case}])
+    bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl")
+    rows = {row["task_id"]: row for row in lines(tmp_path / "r.jsonl")}
+    assert {k: r["verdict"] for k, r in rows.items()} == {"both": "SE", "number": "SE", "file": "SE", "code": "CE", "list": "AC", "cases": "AC"}
+    assert "tests and cases" in rows["both"]["message"] and "t.jsonl:2" in rows["number"]["message"] and "b.txt" in rows["file"]["message"]
+
+
+def test_every_way_not_to_parse_is_a_compile_error(tmp_path):
+    codes = {"syntax": "def f(:\n", "indent": "def f():\nreturn 1\n", "tab": "if 1:\n\tx = 1\n        y = 2\n",
+             "raises": "raise ValueError('SyntaxError')\n", "fine": "def f():\n    return 1\n"}
+    tasks = write(tmp_path / "t.jsonl", [{"id": k, "code": code, "tests": "assert f() == 1"} for k, code in codes.items()])
+    bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl")
+    rows = lines(tmp_path / "r.jsonl")
+    assert [row["verdict"] for row in rows] == ["CE", "CE", "CE", "RE", "AC"], rows
+
+
+def test_tests_that_are_none_are_nobodys_answer(tmp_path):
+    tests = {"parse": "assert (", "none": "x = 1", "empty": [], "fine": "assert f() == 1"}
+    tasks = write(tmp_path / "t.jsonl", [{"id": k, "code": "def f(): return 1", "tests": text, **more} for more in ({}, {"in_process": True})
+                                         for k, text in tests.items()])
+    bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl")
+    rows = lines(tmp_path / "r.jsonl")
+    assert [row["verdict"] for row in rows] == ["SE", "SE", "SE", "AC"] * 2, rows
+    assert "do not parse" in rows[0]["message"] and "no tests" in rows[1]["message"], rows
+
+
+def test_a_child_that_takes_too_much_memory_is_seen(tmp_path, full):
+    """As in the judge: whoever goes on after the kernel ended its child has not kept to the limit."""
+    hog = "import os\npid = os.fork()\nif pid == 0:\n    x = b'x' * (400 << 20)\n    os._exit(0)\nos.waitpid(pid, 0)\n"
+    limits = {"memory_limit": "100M"}
+    cases, tests = {"cases": [{"output": "1"}], "limits": limits}, {"tests": "assert f() == 1", "limits": limits}
+    tasks = write(tmp_path / "t.jsonl", [
+        {"id": 1, "code": hog + "print(1)\n", **cases}, {"id": 2, "code": hog + "def f(): return 1\n", **tests},
+        {"id": 3, "code": hog + "def f(): return 1\n", "in_process": True, **tests},
+        {"id": 4, "code": hog.replace("400 <<", "4 <<") + "def f(): return 1\n", **tests}])
+    bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl")
+    rows = lines(tmp_path / "r.jsonl")
+    if rows[0]["verdict"] == "AC":
+        pytest.skip("no group counts what the kernel ends for its memory: needs a memory cgroup")
+    assert [row["verdict"] for row in rows] == ["MLE", "MLE", "MLE", "AC"], rows
+    assert not rows[1]["passed"] and "Memory limit exceeded (100M)" in rows[1]["message"]

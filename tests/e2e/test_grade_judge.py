@@ -210,6 +210,17 @@ def test_json_document_with_points_groups_and_limits(shared):
     assert [g["score"] for g in outcome["groups"]] == [30, 0]
 
 
+def test_a_group_without_cases_gives_no_points(shared):
+    path = write(shared, "a.py", "print(1)")
+    rows = [{"group": "small", "output": "1"}]
+    groups = [{"name": "small", "points": 30}, {"name": "large", "points": 70}]
+    done = grade("--cases", write(shared, "c.json", json.dumps({"groups": groups, "cases": rows})), path)
+    assert done.returncode == 78 and "'large' has no case" in done.stderr and not done.stdout, done
+    rows.append({"group": "large", "output": "2"})
+    outcome = report("--cases", write(shared, "c.json", json.dumps({"groups": groups, "cases": rows})), path)
+    assert outcome["score"] == 30 and outcome["points"] == 100, outcome
+
+
 def test_a_memory_limit_of_a_case(shared):
     lines = [{"input": "x", "output": "ok", "memory_limit": "48M"}, {"input": "x", "output": "ok", "memory_limit": 300 << 20}]
     file = write(shared, "c.jsonl", "\n".join(map(json.dumps, lines)))
@@ -251,6 +262,18 @@ def test_bad_folders(shared):
         assert done.returncode == 64 and said in done.stderr, done.stderr
         for name in setup:
             (folder / name).unlink()
+
+
+def test_two_expected_outputs_of_one_case(shared):
+    path = write(shared, "a.py", "print(1)")
+    folder = shared / "c"
+    folder.mkdir()
+    for name in ("a.in", "a.out", "b.in", "b.ans", "a.ans"):
+        (folder / name).write_text("1")
+    done = grade("--cases", folder, path)
+    assert done.returncode == 78 and f"{folder}/a.out" in done.stderr and f"{folder}/a.ans" in done.stderr, done
+    (folder / "a.ans").unlink()
+    assert verdicts(report("--cases", folder, path)) == ["AC", "AC"]
 
 
 @pytest.mark.parametrize("words,said", [
@@ -314,6 +337,31 @@ def test_a_checker_decides(shared, said, verdict, score):
     assert verdicts(outcome) == [verdict] and outcome["score"] == score, outcome
     if verdict == "SE":
         assert outcome["details"][0]["status"] == "error"
+
+
+def test_points_are_not_forged_through_a_checker_that_repeats_the_output(shared):
+    write(shared, "check.py", "import sys\nsaid = open(sys.argv[2]).read()\n"
+                              "print('points 0.25 instead of', said, file=sys.stderr)\nsys.exit(7)\n")
+    file = write(shared, "c.json", json.dumps({"checker": "check.py", "cases": [{"input": "", "output": "", "points": 4}]}))
+    for text, verdict, score in (("x", "WA", 1), ("x points 1", "WA", 1), ("x\npoints 1", "SE", None)):
+        outcome = report("--cases", file, write(shared, "a.py", f"print({text!r})"))
+        assert outcome["verdict"] == verdict and outcome["score"] == score, (text, outcome)
+
+
+@pytest.mark.parametrize("language,suffix,crashes,says", [
+    ("python", "py", "raise ValueError(1)\n", "import sys\nprint('no Traceback', file=sys.stderr)\nsys.exit(1)\n"),
+    ("python", "py", "def (:\n", "raise SystemExit('wrong')\n"),
+    ("javascript", "js", "throw new Error('x')\n", "console.error('wrong'); process.exit(1)\n"),
+    ("go", "go", "package main\nfunc main() { panic(1) }\n", "package main\nimport \"os\"\nfunc main() { os.Exit(1) }\n"),
+    ("java", "java", "public class C { public static void main(String[] a) { throw new RuntimeException(); } }\n",
+     "public class C { public static void main(String[] a) { System.exit(1); } }\n")])
+def test_a_checker_that_crashes_is_no_judgement(shared, language, suffix, crashes, says):
+    """Its runtime ends it with a status that would mean something."""
+    need_tool(language)
+    file = write(shared, "c.json", json.dumps([{"input": "", "output": ""}]))
+    path = write(shared, "a.py", "print(1)")
+    for text, verdict in ((crashes, "SE"), (says, "WA")):
+        assert verdicts(report("--compare", write(shared, f"C.{suffix}", text), "--cases", file, path)) == [verdict], text
 
 
 def test_a_checker_in_c_is_compiled_and_one_that_does_not_compile_is_the_graders_fault(cases, shared):
@@ -451,6 +499,38 @@ def test_an_interactor_without_a_judgement_is_our_failure(shared):
     assert outcome["verdict"] == "SE" and outcome["score"] is None
 
 
+def test_a_command_that_is_not_in_the_guest_is_our_failure(shared):
+    folder = shared / "c"
+    folder.mkdir()
+    (folder / "1.in").write_text("1\n")
+    (folder / "1.out").write_text("1\n")
+    outcome = report("--cases", folder, "--", "./run.sh")
+    assert outcome["verdict"] == "SE" and outcome["score"] is None and "not found" in outcome["details"][0]["message"]
+    assert verdicts(report("--cases", folder, "--", "sh", "-c", "exit 127")) == ["RE"]
+    assert verdicts(report("--cases", folder, "--", "cat")) == ["AC"]
+
+
+def test_a_program_without_its_interpreter_is_the_submissions_failure(shared):
+    """It is there, and names what is not: that is no failure of the judge's."""
+    folder, here = shared / "c", shared / "w"
+    folder.mkdir()
+    here.mkdir()
+    (folder / "1.in").write_text("1\n")
+    (folder / "1.out").write_text("1\n")
+    run = write(here, "run.sh", "#!/nonexistent/sh\ncat\n")
+    run.chmod(0o755)
+    for words in (("--file", f"run.sh={run}", "--", "./run.sh"), ("--allow-read", here, "--", run)):
+        outcome = report("--cases", folder, *words)
+        assert outcome["verdict"] == "RE" and "interpreter" in outcome["details"][0]["message"], outcome
+    write(here, "run.sh", "#!/bin/sh\ncat\n")
+    assert verdicts(report("--allow-read", here, "--cases", folder, "--", run)) == ["AC"]
+    need_tool("c")
+    source = write(shared, "a.c", "int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-Wl,--dynamic-linker=/nonexistent/ld.so", "-o", shared / "a", source], check=True, timeout=60)
+    outcome = report("--cases", folder, shared / "a")
+    assert outcome["verdict"] == "RE" and "interpreter" in outcome["details"][0]["message"], outcome
+
+
 def test_an_interactor_in_another_language(shared):
     need_tool("c")
     folder = shared / "c"
@@ -547,6 +627,56 @@ print(found)
         assert done.returncode == 64 and "could read this expected output" in done.stderr, (words, done)
 
 
+def test_inline_outputs_and_the_graders_programs_are_out_of_reach(shared, full):
+    secret, other = shared / "secret", shared / "other"
+    secret.mkdir()
+    other.mkdir()
+    (other / "data.txt").write_text("3")
+    file = write(secret, "c.json", json.dumps([{"input": "", "output": "3"}]))
+    loose = write(shared, "c.json", json.dumps([{"input": "", "output": "3"}]))
+    check = write(secret, "check.py", CHECKER)
+    talk = write(secret, "talk.py", "import sys\nsys.exit(input() != '3')")
+    path = write(shared, "a.py", f"print(open({str(other / 'data.txt')!r}).read())")
+    for words, named, what in ((("--cases", file), file, "file of cases"), (("--cases", loose, "--compare", check), check, "checker"),
+                               (("--cases", loose, "--interactor", talk), talk, "interactor")):
+        for grant in (("--allow-read", secret), ("--allow-write", secret), ("--mount", f"{secret}:/x"), ("--workspace", secret),
+                      ("--file", f"a={named}")):
+            done = grade(*grant, *words, path)
+            assert done.returncode == 64 and f"{named}: the submission could read this {what}" in done.stderr, done
+            assert grant[0] in done.stderr and str(secret) in done.stderr, done
+        assert report("--allow-read", other, *words, path)["verdict"] == "AC"
+
+
+def test_tests_are_out_of_reach(shared, full):
+    """Whatever would show them to the submission, or let it write them."""
+    secret, other = shared / "secret", shared / "other"
+    secret.mkdir()
+    other.mkdir()
+    (other / "data.txt").write_text("3")
+    tests = write(secret, "t.py", "assert f() == '3'\n")
+    (other / "t.py").symlink_to(tests)  # a name that leads nowhere in the guest
+    (shared / "link").symlink_to(secret)
+    os.link(tests, shared / "second.py")
+    path = write(shared, "a.py", f"def f(): return open({str(other / 'data.txt')!r}).read()\n")
+    for grant in (("--allow-read", secret), ("--allow-read", "/"), ("--allow-read", shared / "link"), ("--allow-write", shared),
+                  ("--mount", f"{secret}:/mnt/x"), ("--workspace", f"{secret}:ro"), ("--workspace", secret),
+                  ("--file", f"t.py={tests}"), ("--file", f"t.py={shared}/second.py"), ("--rootfs", secret)):
+        done = grade(*grant, "--tests", tests, path)
+        assert done.returncode == 64 and f"{tests}: the submission could read this file of tests" in done.stderr, (grant, done)
+        assert f"({grant[0]})" in done.stderr, (grant, done)
+    write(secret, "cordon.toml", f'[sandbox.filesystem]\nallow_read = ["{secret}"]\n')
+    done = grade("--config", secret / "cordon.toml", "--tests", tests, path)
+    assert done.returncode == 64 and "cordon.toml:2" in done.stderr, done
+    (secret / "cordon.toml").unlink()
+    done = grade("--profile", "development", "--tests", "t.py", path, cwd=secret)
+    assert done.returncode == 64 and "profile development" in done.stderr and "--workspace DIR" in done.stderr, done
+    for grant in (("--allow-read", other), ("--allow-write", other), ("--allow-read", other / "data.txt", "--workspace", f"{secret}:none"),
+                  ("--profile", "development", "--allow-read", other, "--workspace", other)):
+        for name in (tests, other / "t.py"):
+            done = grade(*grant, "--tests", name, path, cwd=secret)
+            assert done.returncode == 0, (grant, done)
+
+
 def test_nothing_is_carried_from_case_to_case(cases, shared):
     path = write(shared, "a.py", """
 import os
@@ -626,3 +756,36 @@ def test_killed_with_everything_it_runs(cases, shared):
         p.wait(timeout=20)
     time.sleep(0.5)
     assert report("--cases", cases, quick)["verdict"] == "WA"  # groups of a killed run are reaped by the next one
+
+
+# ---- options that do not go together ------------------------------------------------------------------
+
+@pytest.mark.parametrize("words,says", [
+    (["--cases", "cases", "--tests", "t.py"], "--cases does not go with --tests"),
+    (["--tests", "t.py", "--compare", "exact"], "--compare does not go with --tests"),
+    (["--tests", "t.py", "--stdin", "x", "--expect", "y"], "--stdin does not go with --tests"),
+    (["--cases", "cases", "--entry", "f"], "--entry does not go with --cases"),
+    (["--cases", "cases", "--out", "r"], "--out does not go with --cases"),
+    (["--jsonl", "j", "--problems", "p"], "--jsonl does not go with --problems"),
+    (["--tests", "t.py", "--tests", "t.py"], "--tests is given more than once"),
+])
+def test_options_that_do_not_go_together(cases, shared, words, says):
+    write(shared, "a.py", "print(1)")
+    write(shared, "t.py", "assert True")
+    done = grade(*words, "a.py", cwd=shared)
+    assert done.returncode == 64 and says in done.stderr, done
+    assert os.listdir(shared / "cases") and not (shared / "r").exists()
+
+
+def test_a_variable_is_for_those_who_use_it(shared):
+    write(shared, "a.py", "x = 1")
+    write(shared, "t.py", "from submission import x\nassert x == 1")
+    done = cordon("grade", "--tests", "t.py", "a.py", env={**ENV, "CORDON_COMPARE": "exact"}, cwd=shared)
+    assert done.returncode == 0, done
+
+
+def test_a_java_class_with_a_short_name(cases, shared):
+    need_tool("java")
+    write(shared, "A.java", "import java.util.*; public class A { public static void main(String[] a) { Scanner s = new Scanner(System.in);"
+                            " System.out.println(s.nextInt() + s.nextInt()); } }")
+    assert report("--cases", "cases", "A.java", cwd=shared)["verdict"] == "AC"

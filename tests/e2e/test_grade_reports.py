@@ -66,14 +66,15 @@ def test_nothing_steers_a_terminal(outcome, format_):
 
 def test_a_report_goes_where_its_folder_was(outcome, shared, canary):
     """The submission may write above the report's folder, and leaves a link to another in its place."""
-    (shared / "reports").mkdir()
+    top = shared / "top"
+    (top / "reports").mkdir(parents=True)
     before = sorted(os.listdir(canary))
     swap = shared / "swap.sh"
-    swap.write_text(f"cd {shared} && mv reports old && ln -s {canary} reports; cat\n")
-    done = cordon("grade", "--allow-write", shared, "--junit", shared / "reports" / "r.xml", "--cases", outcome[0], swap)
-    assert done.returncode == 1 and (shared / "reports").is_symlink(), done
+    swap.write_text(f"cd {top} && mv reports old && ln -s {canary} reports; cat\n")
+    done = cordon("grade", "--allow-write", top, "--junit", top / "reports" / "r.xml", "--cases", outcome[0], swap)
+    assert done.returncode == 1 and (top / "reports").is_symlink(), done
     assert sorted(os.listdir(canary)) == before
-    assert ET.fromstring((shared / "old" / "r.xml").read_bytes()).tag == "testsuites"
+    assert ET.fromstring((top / "old" / "r.xml").read_bytes()).tag == "testsuites"
 
 
 def test_junit(outcome):
@@ -98,6 +99,23 @@ def test_a_suite_that_failed_is_seen_by_readers_of_rows(shared):
     assert done.returncode == 1 and rows == {"line 1: assert f() == 1": [], "the suite": ["error"]}
     assert (suite.get("tests"), suite.get("errors"), suite.get("failures")) == ("2", "1", "0")
     assert "Bail out! line 2 of the tests failed" in done.stdout
+
+
+def test_what_was_skipped_is_not_green(shared):
+    """The status says that not all passed; so does what CI services read."""
+    (shared / "t.py").write_text("import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(f(), 1)\n"
+                                 "    @unittest.skip('not now')\n    def test_b(self): pass\n")
+    (shared / "s.py").write_text("def f(): return 1\n")
+    done = cordon("grade", "--junit", shared / "j.xml", "--report", "tap", "--tests", shared / "t.py", shared / "s.py")
+    root = ET.parse(shared / "j.xml").getroot()
+    assert done.returncode == 1 and "not ok 2" in done.stdout and "ok 1" in done.stdout, done
+    for suite in (root, root.find("testsuite")):
+        assert [suite.get(k) for k in ("tests", "failures", "errors", "skipped")] == ["2", "0", "1", "0"], suite.attrib
+    rows = [[(child.tag, child.get("type"), child.get("message")) for child in case] for case in root.iter("testcase")]
+    assert rows[0] == [] and [row[:2] for row in rows[1]] == [("error", "skipped")] and "not now" in rows[1][0][2], rows
+    (shared / "t.py").write_text((shared / "t.py").read_text().replace("@unittest.skip('not now')", ""))
+    done = cordon("grade", "--junit", shared / "j.xml", "--tests", shared / "t.py", shared / "s.py")
+    assert done.returncode == 0 and ET.parse(shared / "j.xml").getroot().get("errors") == "0"
 
 
 def test_tap(outcome):

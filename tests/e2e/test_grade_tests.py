@@ -154,6 +154,68 @@ def test_tests_that_cannot_be_named_before_are_not_dropped(grade, hidden):
     assert "does not show" in report["error"] and report["status"] == 1 and report["details"][0]["status"] == "passed"
 
 
+CLASSES = """
+from abc import ABC
+class Base(object):
+    def test_inherited(self): assert add(1, 1) == 2
+class TestA(object):
+    def test_a(self): assert add(1, 2) == 3
+class TestB(Base): pass
+class TestC(Base, ABC):
+    class TestInner:
+        def test_d(self): assert add(1, 3) == 4
+assert True
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pytest") is None, reason="pytest")
+def test_classes_with_bases_are_not_dropped(grade):
+    names = ["TestA.test_a", "TestB.test_inherited", "TestC.TestInner.test_d", "TestC.test_inherited"]
+    report = grade(CLASSES, ADD)
+    assert sorted(row["name"] for row in report["details"]) == names and set(statuses(report)) == {"passed"} and report["status"] == 0
+    assert set(statuses(grade(CLASSES, ADD.replace("+", "-")))) == {"failed"}
+    report = grade("class TestA:\n    def __init__(self): pass\n    def test_a(self): assert add(1, 1) == 3\ndef test_b(): assert add(1, 1) == 2\n", ADD)
+    assert statuses(report) == ["passed"] and "does not collect: TestA" in report["error"] and report["status"] == 1
+    report = grade("class TestData:\n    __test__ = False\n    def test_a(self): pass\ndef test_b(): assert add(1, 1) == 2\n", ADD)
+    assert statuses(report) == ["passed"] and report["status"] == 0
+
+
+GENERATORS = {
+    "function": "def test_g():\n    assert add(1, 1) == 2\n    %s\n",
+    "asynchronous": "async def test_g():\n    assert add(1, 1) == 2\n    %s\n",
+    "method": "import unittest\nclass T(unittest.TestCase):\n    def test_g(self):\n        self.assertEqual(add(1, 1), 2)\n        %s\n",
+    "coroutine": "import unittest\nclass T(unittest.TestCase):\n    async def test_g(self):\n        self.assertEqual(add(1, 1), 2)\n        %s\n",
+    "isolated": "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n    async def test_g(self):\n"
+                "        self.assertEqual(add(1, 1), 2)\n        %s\n",
+    "returned": "import unittest\ndef late(f):\n    def run(self): return f(self)\n    return run\nclass T(unittest.TestCase):\n    @late\n"
+                "    def test_g(self):\n        self.assertEqual(add(1, 1), 2)\n        %s\n",
+    "expected": "import unittest\nclass T(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_g(self):\n"
+                "        self.assertEqual(add(1, 1), 3)\n        %s\n",
+    "script": "def check(f):\n    assert f(1, 1) == 2\n    %s\ncheck(add)\n",
+    "block": "def check(f):\n    assert f(1, 1) == 2\n    %s\nfor f in [add]:\n    check(f)\n    assert True\n",
+    "pytest": "import pytest\ndef test_g():\n    assert add(1, 1) == 2\n    %s\n",
+    "pytest method": "import pytest, unittest\nclass T(unittest.TestCase):\n    def test_g(self):\n        self.assertEqual(add(1, 1), 2)\n        %s\n",
+}
+
+
+@pytest.mark.parametrize("form", GENERATORS)
+def test_tests_that_never_run_do_not_pass(grade, form):
+    report = grade(GENERATORS[form] % "yield", ADD.replace("+", "-"))
+    assert statuses(report) == ["error"] and "nothing of it r" in report["details"][0]["message"], report
+    report = grade(GENERATORS[form] % "pass", ADD)
+    if form == "coroutine":
+        assert statuses(report) == ["error"] and "IsolatedAsyncioTestCase" in report["details"][0]["message"]
+    else:
+        assert statuses(report) == ["passed"], report
+
+
+def test_a_call_between_tests_that_never_runs(grade):
+    tests = "def check(f):\n    assert f(1, 1) == 3\n    %s\ncheck(add)\nassert add(1, 1) == 2\n"
+    report = grade(tests % "yield", ADD)
+    assert statuses(report) == ["passed"] and "nothing of it ran" in report["error"] and report["status"] == 1
+    assert grade((tests % "pass").replace("3", "2"), ADD)["status"] == 0
+
+
 def test_tests_with_threads(grade):
     report = grade("from concurrent.futures import ThreadPoolExecutor as Pool\nassert list(Pool(8).map(f, range(100))) == "
                    "[n + 1 for n in range(100)]\nassert apply(lambda n: apply(f, n), 1) == 2\n",
@@ -231,7 +293,7 @@ def test_check_functions_are_tests_where_nothing_else_is(grade):
 def test_values_keep_their_types(grade):
     values = ['None', 'True', '-5', '1 << 5000', '2.5', "float('inf')", "'é\\ud800'", "b'\\x00'", 'bytearray(b"x")',
               '[1, [2]]', '(1, (2,))', '{1, 2}', 'frozenset({1})', '{(1, 2): [3], "a": None}', '3+4j', 'range(2, 9, 3)',
-              '...', '[]', '()', '{}', 'set()']
+              '...', '[]', '()', '{}', 'set()', 'slice(1, None, 2)']
     tests = "".join(f"assert same({v}) == ({v}) and type(same({v})) is type({v})\n" for v in values)
     report = grade(tests + "assert same(float('nan')) != same(float('nan'))\n", "def same(x):\n    return x\n")
     assert set(statuses(report)) == {"passed"}, report
@@ -287,6 +349,24 @@ def test_a_star_brings_nothing_the_tests_have(grade):
     assert set(statuses(grade(tests, "def f(x): return 0\n" + lies))) == {"failed"}
     assert statuses(grade("from solution import *\nassert sum(1, 2) == 3\n", "def sum(a, b): return a + b\n", "--entry", "sum")) == [
         "passed"]
+
+
+def test_an_entry_is_never_pythons_own(grade):
+    own, none = "def %s(x): return 6\n", "x = 1\n"
+    for name, tests in (("sum", "assert sum([1, 5]) == 6\n"), ("sum", "import pytest\ndef test_a(): assert sum([1, 5]) == 6\n"),
+                        ("sum", "import pytest\nf = sum\n@pytest.mark.parametrize('g', [sum])\ndef test_a(g): assert f([1, 5]) == g([6]) == 6\n"),
+                        ("factorial", "from math import *\nassert factorial(3) == 6\n"),
+                        ("factorial", "if True:\n    from math import factorial\nassert factorial(3) == 6\n"),
+                        ("factorial", "import pytest\nfrom math import *\ndef test_a(): assert factorial(3) == 6\n"),
+                        ("sum", "import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        with self.assertRaises(TypeError): sum(1)\n")):
+        report = grade(tests, none, "--entry", name)
+        assert report["passed"] == 0 and f"does not define {name!r}" in report["details"][0]["message"] + (report["error"] or ""), report
+        right = "def sum(x): return x + ''\n" if "TypeError" in tests else own % name
+        assert statuses(grade(tests, right, "--entry", name)) == ["passed"], tests
+    tests = ">>> from math import *\n>>> factorial(3)\n6\n>>> sum([1, 2])\n3\n"
+    assert statuses(grade(tests, none, "--entry", "factorial", "--doctest")) == ["passed", "error", "passed"]
+    assert statuses(grade(tests, own % "factorial", "--entry", "factorial", "--doctest")) == ["passed"] * 3
+    assert statuses(grade("assert sorted([2, 1]) == [1, 2]\n", none, "--entry", "sorted", "--in-process")) == ["error"]
 
 
 def test_missing_names(grade):

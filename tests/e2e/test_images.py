@@ -153,6 +153,41 @@ def test_links_in_our_places_lead_nowhere(rootfs, env, canary):
     assert sorted(os.listdir(canary)) == ["link", "private", "secret.txt"]
 
 
+def test_a_wrong_folder_is_named_with_its_place(rootfs, env, shared):
+    """Where it was asked for: file and line, option or variable."""
+    project = shared / "project"
+    project.mkdir()
+    (project / "cordon.toml").write_text('[sandbox]\n\nrootfs = "/nowhere"\n')
+    got = run("--", "true", env=env, cwd=project, as_json=False)
+    assert got.code == 78 and "cordon.toml:3:10: /nowhere: No such file" in got.err and "Hint: " in got.err, got
+    got = run("--rootfs", "/nowhere", "--", "true", env=env, as_json=False)
+    assert got.code == 78 and "--rootfs: /nowhere: No such file" in got.err, got
+    got = run("--", "true", env=env | {"CORDON_ROOTFS": "/nowhere"}, as_json=False)
+    assert got.code == 78 and "CORDON_ROOTFS: /nowhere: No such file" in got.err, got
+    (project / "cordon.toml").write_text(f'[sandbox]\n\nrootfs = "{rootfs}"\n')
+    assert run("--", "cat", "/etc/marker", env=env, cwd=project).out == "from the image\n"
+
+
+@pytest.mark.parametrize("kind", ["folder", "link"])
+def test_files_are_put_into_the_workspace_of_an_image(rootfs, env, shared, kind):
+    """Where an image's /workspace is a link, it means a place of the image: not the host's of that name."""
+    outside, tree = shared / "outside", shared / "tree"
+    for top in (outside, tree):
+        top.mkdir()
+        os.chmod(top, 0o777)
+    (shared / "in").write_text("text\n")
+    if kind == "folder":
+        (rootfs / "workspace").mkdir()
+    else:
+        (rootfs / str(outside)[1:]).mkdir(parents=True)
+        (rootfs / "workspace").symlink_to(outside)
+    got = run("--rootfs", rootfs, "--workspace", f"{tree}:rw", "--file", f"file={shared}/in", "--", "cat", "/workspace/file",
+              env=env)
+    assert not list(outside.iterdir()), got
+    assert (got.code, got.out) == (0, "text\n"), got
+    assert (tree / "file").read_text() == "text\n"
+
+
 def test_devices_and_setuid_in_a_folder_serve_nobody(rootfs, env, world):
     if not world.is_root:
         pytest.skip("needs root: to make a device")

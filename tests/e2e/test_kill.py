@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from cordon_run import CORDON, GUESTS, QUIET, check_shape, cordon, guest_path, host_env, run, start
+from cordon_run import CORDON, GUESTS, PATIENCE, QUIET, check_shape, cordon, guest_path, host_env, run, start
 
 NOISY = ["--allow-read", GUESTS, "--time-limit", "30s", "--"]
 
@@ -274,3 +274,14 @@ def test_kill_9_at_every_stage_of_a_workspace(place, act):
             _sweep(place, pids)
         n += 1
     assert run("--", "/bin/true").verdict == "ok"
+
+
+def test_the_time_limit_holds_while_nobody_looks(full):
+    """The supervisor is stopped, or busy with what another guest left: pid 1 has a clock of its own."""
+    p, pids = _started("--time-limit", "1s", "--", "/bin/sh", "-c", "echo up; sleep 30")
+    p.send_signal(signal.SIGSTOP)
+    try:
+        assert _gone([pid for pid in pids if pid != p.pid], 2.0 * PATIENCE)
+    finally:
+        p.send_signal(signal.SIGCONT)
+    assert p.wait(timeout=10) == 124

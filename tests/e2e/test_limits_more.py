@@ -1,6 +1,7 @@
 """Limits, second part: verdicts in every world, numbers against known truths, many runs, stress-ng."""
 
 import concurrent.futures
+import json
 import os
 import resource
 import struct
@@ -184,6 +185,50 @@ def test_largest_file_by_signal(full):
     assert r.verdict in ("disk_limit", "nonzero_exit"), str(r)
 
 
+def test_largest_file_by_a_shells_child(full):
+    """The shell ends by itself, with the signal of its last command in its status."""
+    script = "head -c 8000000 /dev/zero > /tmp/f; exit $?"
+    r = run("--max-file-size", "1M", "--", "/bin/bash", "-c", script)
+    assert r.verdict == "disk_limit" and r.result["limit"] == {"name": "max_file_size", "value": "1M"} and r.code == 122, str(r)
+    assert run("--max-file-size", "9M", "--", "/bin/bash", "-c", script).verdict == "ok"
+    r = run("--", "/bin/bash", "-c", "exit 153")
+    assert r.verdict == "nonzero_exit" and r.code == 153, str(r)
+
+
+TELLS = """
+import socket, sys, time
+for i in range(int(sys.argv[1])):
+    try:
+        socket.create_connection(('203.0.113.9', 1024 + i), timeout=5)
+    except OSError:
+        pass
+with open(sys.argv[2] + '/grown', 'wb') as f:
+    for i in range(30):
+        f.write(b'x' * 1048576)
+        f.flush()
+        time.sleep(0.03)
+"""
+
+
+@pytest.mark.parametrize("lines", [4000, 3])
+def test_a_log_that_nobody_reads_stops_no_limit(full, shared, lines):
+    """One line for each attempt, more than a pipe holds: the loop that writes them is the one that looks."""
+    words = ["--log-network", "--json", "--allow-write", shared, "--disk-limit", "4M", "--time-limit", wall(60), "--",
+             "/usr/bin/python3", "-c", TELLS, str(lines), shared]
+    p = start(*words)
+    end = time.monotonic() + 60
+    while not (shared / "grown").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(2)
+    size = (shared / "grown").stat().st_size
+    out, err = p.communicate(timeout=60)
+    assert json.loads(out)["verdict"] == "disk_limit" and size < 16 * MIB, (size, err[-300:])
+    shown = err.count(b"[SANDBOX] Network attempt blocked: 203.0.113.9:")
+    lost = int(err.split(b"Warning: ")[1].split()[0]) if b"were lost" in err else 0
+    # of many at once some are seen by nobody, which the result tells
+    assert lines // 2 < shown + lost <= lines if lines > 100 else (shown, lost) == (lines, 0), (shown, lost)
+
+
 def test_host_folder_is_stopped_soon(full, shared):
     """By sampling: what was there before does not count, and what went beyond is told."""
     (shared / "before").write_bytes(b"x" * (6 * MIB))
@@ -243,6 +288,15 @@ def test_first_cause_wins():
 
 
 # ---- CPU percent ---------------------------------------------------------------------------------------
+
+def test_cores_of_a_guest_are_the_callers(full):
+    """On the way to its start a guest's process leaves one core to ours; it begins with all of them."""
+    mine = ",".join(str(c) for c in sorted(os.sched_getaffinity(0)))
+    for _ in range(20):
+        r = run("--cpu-limit", "0", "--", "/usr/bin/python3", "-c",
+                "import os; print(','.join(str(c) for c in sorted(os.sched_getaffinity(0))))")
+        assert r.out == mine + "\n", str(r)
+
 
 def test_cpu_percent_of_whole_cores(world):
     """Two workers on one core's worth take as long as one after the other."""

@@ -352,9 +352,10 @@ print(s.recv(3).hex())
     assert r.verdict == "nonzero_exit" and mismatch(r), str(r)
 
 
-@pytest.mark.parametrize("first", ["150301000201 5a", "140301000101", ""])
+@pytest.mark.parametrize("first", ["150301000201 5a", "140301000101", "1602000002", "160f030002", "8230010303", ""])
 def test_tls_hello_behind_something(net, first):
-    """Servers pass over a warning alert before the hello; the hello behind it is not passed over here."""
+    """Servers pass over a warning alert before the hello, and take records of versions that do not exist and hellos of
+    SSL 2; they are not passed over here."""
     code = """import socket, ssl, sys
 c = ssl._create_unverified_context()
 i, o = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -391,6 +392,45 @@ print(s.recv(1000))
     r = net.python(code, *OK)
     assert not net.hits("http"), str(r)
     assert "200" not in r.out and r.denied("ok.test"), str(r)
+
+
+LOOSE = ["--allow-network", "ok.test:7007"]
+LOOSE_CODE = """import socket, sys, time
+s = socket.create_connection(("ok.test", 7007), 5); s.settimeout(5)
+first, rest = (a.encode().decode("unicode_escape").encode("latin-1") for a in sys.argv[1:3])
+try:
+    for i in range(0, len(first), 15000):
+        s.sendall(first[i:i + 15000])
+        time.sleep(0.05)
+    s.sendall(rest)
+    if not rest: s.shutdown(socket.SHUT_WR)
+    print(s.recv(1000))
+except OSError as e: print("refused", e)
+"""
+
+
+@pytest.mark.parametrize("first", [
+    "A" * 40 + " / HTTP/1.1", "A" * 40000 + " / HTTP/1.1", "OPTIONS / RTSP/1.1", "POST / RTSP/1.1", "SOURCE / ICE/1.1", "POST / X", "POST /", "PROXY TCP4 1.1.1.1 2.2.2.2 1 2",
+    "G@T / HTTP/1.1", "\\x01 / HTTP/1.1", "PO\\nST / HTTP/1.1", "GET http://evil.com/x HTTP/1.1", "GET x HTTP/1.1"])
+def test_http_of_lenient_servers(net, first):
+    """N9: what some server takes for a request is read as one: long and odd methods (Go, the JDK), other versions
+    (Node), a line that only the end of the stream ends (Python). Nothing of it arrives, nor a request behind it."""
+    r = net.python(LOOSE_CODE, *LOOSE, args=[first, "\\r\\nHost: ok.test\\r\\n\\r\\nGET /secret HTTP/1.1\\r\\nHost: evil.com\\r\\n\\r\\n"])
+    assert "refused" in r.out and mismatch(r) and not net.hits("loose"), str(r)
+    if len(first) < 100:
+        r = net.python(LOOSE_CODE, *LOOSE, args=[first, ""])
+        assert "refused" in r.out and mismatch(r) and not net.hits("loose"), str(r)
+    r = net.python(LOOSE_CODE, *LOOSE, args=["G" * 40 + " / HTTP/1.1", "\\r\\nHost: ok.test\\r\\n\\r\\n"])
+    assert "loose" in r.out and not r.result["denials"], "the allow twin"
+
+
+@pytest.mark.parametrize("text", ["hello\\r\\n\\r\\n", "tls\\r\\n\\r\\n", "\\x00\\x01\\r\\n\\r\\n"])
+def test_answer_to_something_else(net, text):
+    """A server that answers in HTTP or TLS has read a request where none was seen here: the answer stays outside."""
+    r = net.python(LOOSE_CODE, *LOOSE, args=[text, "x"])
+    assert "refused" in r.out and "loose" not in r.out and mismatch(r), str(r)
+    r = net.python(LOOSE_CODE.replace("7007", "7000"), "--allow-network", "ok.test:7000", args=[text, "x"])
+    assert "refused" not in r.out and not r.result["denials"], "the allow twin"
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])

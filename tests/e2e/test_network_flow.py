@@ -60,10 +60,12 @@ def test_server_first(net):
     assert r.out.splitlines() == ["b'220 speak\\r\\n'", "b'you said EHLO me\\r\\n'"], str(r)
 
 
-@pytest.mark.parametrize("text", ["x", "GET key\\r\\n", "get key\\r\\n", "PING\\r\\n", "a b c", "\\0\\1\\2", "POST", "q" * 40000])
+@pytest.mark.parametrize("text", ["x", "GET key\\r\\n", "get key\\r\\n", "PING\\r\\n", "a b c", "\\0\\1\\2", "POST", "q" * 40000, "hello world",
+                                  "PING\\nPING\\n", "0033git-upload-pack /project.git\\0host=ok.test\\0", "\\0\\0\\0\\x08\\x04\\xd2\\x16/",
+                                  '{\\"a\\": \\"http://x/ HTTP/1.1\\"}\\n'])
 def test_other_protocols_pass(net, text):
     """Words that look a little like HTTP are no reason to wait or to refuse."""
-    r = talk(net, f"""s = c(7000); t = "{text}".encode(); s.sendall(t); n = 0
+    r = talk(net, f"""s = c(7000); t = "{text}".encode("latin-1"); s.sendall(t); n = 0
 while n < len(t): n += len(s.recv(65536))
 print(n)
 """)
@@ -108,6 +110,25 @@ print("read", n >= 5 << 20)
 """)
     assert r.out == "read True\n", str(r)
     assert r.result["network"]["bytes_down"] < 60 << 20, str(r)
+
+
+def test_a_guest_that_does_not_read_holds_little_of_the_host(net):
+    """What servers send waits in the broker's sockets; only a few of them may have large queues."""
+    child = net.start(*ANY, "--time-limit", "60s", "--", "/usr/bin/python3", "-I", "-S", "-c", PRE + """a = []
+for i in range(12):
+    s = c(7004); s.sendall(b"900000000 \\n"); n = 0; a.append(s)
+    while n < 12000000: n += len(s.recv(1 << 20))
+print("stop", flush=True); time.sleep(50)
+""")
+    try:
+        assert child.stdout.readline() == b"stop\n"
+        time.sleep(1)
+        rows = [line.split() for line in net.bare("cat", "/proc/net/tcp").stdout.splitlines()[1:]]
+    finally:
+        child.terminate()
+        child.communicate()
+    queues = sorted(int(row[4].split(":")[1], 16) for row in rows if row[2].endswith(":%04X" % 7004))
+    assert len(queues) == 12 and sum(q > 1 << 20 for q in queues) <= 4, queues
 
 
 @pytest.mark.parametrize("count", [1000])

@@ -30,6 +30,34 @@ def test_fifty_in_a_row():
     _in_a_row(50)
 
 
+def _mounts():
+    """Mounts of the whole kernel, in whatever namespace, as its memory for them tells; what its cores keep of it for the
+    next ones is given back first."""
+    try:
+        with open("/sys/kernel/slab/mnt_cache/shrink", "w") as f:
+            f.write("1")
+        for line in open("/proc/slabinfo"):
+            if line.startswith("mnt_cache "):
+                return int(line.split()[1])
+    except OSError:
+        pass
+    return None
+
+
+def test_mounts_of_ended_guests_go(full, world):
+    """No name leads to them any more; the kernel ends them beside us, soon after the run."""
+    if not world.is_root:
+        pytest.skip("needs root: /proc/slabinfo")
+    before = _mounts()
+    if before is None:
+        pytest.skip("needs a kernel that tells of mnt_cache: /proc/slabinfo and /sys/kernel/slab")
+    _in_a_row(100)  # three thousand mounts and more; beside us other tests have a few hundred
+    deadline = time.time() + 10
+    while _mounts() > before + 1500 and time.time() < deadline:
+        time.sleep(0.05)
+    assert _mounts() <= before + 1500
+
+
 def test_sixteen_at_once():
     _at_once(16, 32)
 

@@ -248,3 +248,21 @@ def test_a_profile_may_refuse_what_our_own_last_steps_would_need(tmp_path):
         assert r.verdict in ("ok", "nonzero_exit") and r.out == "", str(r)
     # the twin: without it the same guest says something
     assert guest("hello").out != ""
+
+
+FAMILIES = """
+import errno, socket
+for family in (socket.AF_PACKET, socket.AF_VSOCK, socket.AF_NETLINK, socket.AF_UNIX):
+    try:
+        socket.socket(family, socket.SOCK_DGRAM).close()
+        print('ok')
+    except OSError as e:
+        print(errno.errorcode[e.errno])
+"""
+
+
+def test_a_family_that_is_refused_is_told(full):
+    """But netlink: every look-up of a name asks for it, and does without."""
+    r = run("--", "/usr/bin/python3", "-c", FAMILIES)
+    assert r.out.split() == ["EPERM", "EPERM", "EAFNOSUPPORT", "ok"], str(r)
+    assert {d["target"]: d["count"] for d in r.result["denials"]} == {"socket": 2}, str(r)

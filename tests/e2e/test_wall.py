@@ -443,6 +443,15 @@ def test_descriptor_limit():
     assert guest("identity", opts=["--file-descriptors", "77"]).get("rlimit nofile") == "77 77"
 
 
+def test_more_descriptors_than_the_caller_may_have():
+    """Asked for, that is an error; a level's own number is lowered."""
+    few = ("/usr/bin/prlimit", "--nofile=900:900")
+    r = run("--file-descriptors", "901", "--", "/bin/true", prefix=few)
+    assert r.code == 69 and "file_descriptors = 901: a process may have 900 here" in r.log_text and "ulimit -Hn" in r.log_text, str(r)
+    for words in (("--file-descriptors", "900"), ()):
+        assert run(*words, "--", "/bin/sh", "-c", "ulimit -n", prefix=few).out == "900\n"
+
+
 # ---- no way up ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name", ["su", "mount", "umount", "passwd", "newgrp", "chsh", "sudo"])

@@ -477,3 +477,76 @@ def test_gc_removes_what_a_killed_apply_left(full, tmp_path):
     assert not (tree / "sub" / ".cordon-apply~").exists() and (tree / "other" / ".cordon-apply~").exists()
     assert cordon("workspace", "apply", ws, cwd=tmp_path).returncode == 0
     assert (tree / "sub" / "f").read_text() == "b\n"
+
+
+# ---- words too many, git's own traps, files somebody holds --------------------------------------------
+
+def test_words_too_many_change_nothing(project, shared):
+    ident = cordon("workspace", "new", "--from", project, cwd=shared).stdout.split()[-1]
+    assert cordon("workspace", "run", ident, "--", "/bin/sh", "-c", "echo x > new", cwd=shared).returncode == 0
+    for words in (["discard", ident, "new"], ["rm", ident, "other"], ["diff", ident, "new"], ["ls", "x"], ["gc", "x"], ["new", "x"]):
+        done = cordon("workspace", *words, cwd=shared)
+        assert done.returncode == 64 and "one word too many" in done.stderr, (words, done)
+    done = cordon("workspace", "run", ident, "--workspace", shared, "--", "/bin/true", cwd=shared)
+    assert done.returncode == 64 and "--workspace does not go with workspace run" in done.stderr, done
+    assert cordon("workspace", "run", ident, "--", "/bin/echo", "--workspace", "x", cwd=shared).stdout == "--workspace x\n"
+    assert "+x" in cordon("workspace", "diff", ident, cwd=shared).stdout
+    assert cordon("workspace", "apply", ident, "new", cwd=shared).returncode == 0 and (project / "new").exists()
+    assert cordon("workspace", "rm", ident, cwd=shared).returncode == 0
+
+
+TRAPS = {
+    "file": "echo 'gitdir: ../evil' > sub/.git",
+    "link": "ln -s evil sub/.GIT",
+    "bare": "mkdir -p evil/objects evil/refs; echo 'ref: refs/heads/m' > evil/HEAD; echo x > evil/config",
+    "hg": "mkdir .hg; echo '[hooks]' > .hg/hgrc",
+    "cache": "mkdir -p .cache/cordon/obj; echo x > .cache/cordon/obj/planted",
+}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_repositories_of_a_guests_making_are_protected(project, shared, trap):
+    """Git runs what a repository's configuration names, wherever a file leads it to."""
+    ident = cordon("workspace", "new", "--from", project, cwd=shared).stdout.split()[-1]
+    assert cordon("workspace", "run", ident, "--", "/bin/sh", "-c", TRAPS[trap], cwd=shared).returncode == 0
+    before = picture(project)
+    done = cordon("workspace", "apply", ident, cwd=shared)
+    assert done.returncode == 77 and "protected: " in done.stderr, done
+    assert picture(project) == before
+    assert cordon("workspace", "apply", ident, "--force", cwd=shared).returncode == 0
+    assert picture(project) != before
+    cordon("workspace", "rm", ident, cwd=shared)
+
+
+def test_a_repositorys_own_head_is_not(project, shared):
+    subprocess.run(["git", "init", "-q", str(project)], check=True, env=host_env())
+    ident = cordon("workspace", "new", "--from", project, cwd=shared).stdout.split()[-1]
+    assert cordon("workspace", "run", ident, "--", "/bin/sh", "-c", "echo 'ref: refs/heads/other' > .git/HEAD", cwd=shared).returncode == 0
+    done = cordon("workspace", "apply", ident, cwd=shared)
+    assert done.returncode == 0 and (project / ".git/HEAD").read_text() == "ref: refs/heads/other\n", done
+    cordon("workspace", "rm", ident, cwd=shared)
+
+
+HOLDER = """
+import fcntl, os, signal, sys, time
+fd = os.open(sys.argv[1], os.O_RDONLY)
+signal.signal(signal.SIGIO, lambda *a: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK))
+fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('held', flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a file of another owner, so that the workspace is a copy")
+def test_a_file_under_lease_is_copied_whole(project, shared):
+    """Once it came out empty, and `apply` then emptied the host's."""
+    os.chown(project / "gone.txt", 12345, 12345)
+    holder = subprocess.Popen(["/usr/bin/python3", "-c", HOLDER, str(project / "a.txt")], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        r = run("--workspace", f"{project}:overlay", "--", "/bin/cat", "a.txt")
+    finally:
+        holder.kill()
+        holder.communicate()
+    assert r.out == "one\ntwo\n" and r.result["changed_files"] == [], str(r)

@@ -362,3 +362,21 @@ def test_a_mount_below_that_cannot_be_mapped_spoils_nothing_else(unmapped, share
     os.chmod(shared / "mine", 0o600)
     r = run("--workspace", f"{shared}:rw", "--", "/bin/sh", "-c", "cat mine ramfs/tree/mine; echo y > mine", prefix=prefix)
     assert r.verdict == "ok" and r.out == "x\na\n" and (shared / "mine").read_text() == "y\n", str(r)
+
+
+@pytest.mark.parametrize("script, changed", [
+    ("mv d d2", {"d/x": "deleted", "d/e/y": "deleted", "d2/x": "added", "d2/e/y": "added"}),
+    ("mv good t; mv evil good; mv t evil", {"good/run": "modified", "evil/run": "modified"}),
+    ("mv good t; mv evil good; mv t evil; touch good/a; rm good/a", {"good/run": "modified", "evil/run": "modified"}),
+    ("touch good/new", {"good/new": "added"}), ("mv d d2; mv d2 d", {})])
+def test_a_folder_that_moves_in_a_copy(shared, script, changed):
+    """What lies below it keeps its times, which is all that an untouched file shows."""
+    tree = shared / "tree"
+    for name in ("good/run", "evil/run", "d/x", "d/e/y"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(f"{name}\n")
+    (tree / "theirs").write_text("x\n")
+    give_away(tree / "theirs")
+    r = sh(tree, script)
+    assert r.verdict == "ok" and r.result["enforcement"]["layers"]["workspace"] == "copy", str(r)
+    assert {c["path"]: c["kind"] for c in r.result["changed_files"]} == changed, str(r)

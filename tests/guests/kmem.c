@@ -18,22 +18,31 @@
 
 static int base;
 
+#define MANY 200
+
+static int send_fds(int sock, const int *fds, size_t n)
+{
+    char c = 'x', space[CMSG_SPACE(sizeof(int) * MANY)] = {0};
+    struct iovec io = {&c, 1};
+    struct msghdr m = {.msg_iov = &io,
+                       .msg_iovlen = 1,
+                       .msg_control = space,
+                       .msg_controllen = CMSG_SPACE(sizeof(int) * n)};
+    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+    h->cmsg_level = SOL_SOCKET;
+    h->cmsg_type = SCM_RIGHTS;
+    h->cmsg_len = CMSG_LEN(sizeof(int) * n);
+    memcpy(CMSG_DATA(h), fds, sizeof(int) * n);
+    return (int)sendmsg(sock, &m, 0);
+}
+
 /* A unix socket sent over itself: a cycle only the kernel's collector can free. */
 static int scm_cycle(void)
 {
     int s[2];
     if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, s) < 0)
         return -1;
-    char c = 'x', space[CMSG_SPACE(sizeof(int) * 2)] = {0};
-    struct iovec io = {&c, 1};
-    struct msghdr m = {
-        .msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
-    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    h->cmsg_level = SOL_SOCKET;
-    h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = CMSG_LEN(sizeof(int) * 2);
-    memcpy(CMSG_DATA(h), s, sizeof(s));
-    int r = (int)sendmsg(s[0], &m, 0);
+    int r = send_fds(s[0], s, 2);
     int e = errno;
     close(s[0]);
     close(s[1]);
@@ -45,19 +54,10 @@ static int scm_cycle(void)
 static int unread(void)
 {
     static int s[2] = {-1, -1};
-    int many[200] = {0};
-    char c = 'x', space[CMSG_SPACE(sizeof(many))] = {0};
-    struct iovec io = {&c, 1};
-    struct msghdr m = {
-        .msg_iov = &io, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof(space)};
-    struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-    h->cmsg_level = SOL_SOCKET;
-    h->cmsg_type = SCM_RIGHTS;
-    h->cmsg_len = CMSG_LEN(sizeof(many));
-    memcpy(CMSG_DATA(h), many, sizeof(many));
+    static const int many[MANY];
     if (s[0] < 0 && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s) < 0)
         return -1;
-    return (int)sendmsg(s[0], &m, 0);
+    return send_fds(s[0], many, MANY);
 }
 
 static int message_queue(void)

@@ -45,7 +45,7 @@ def test_subclasses_are_worth_what_they_hold():
     "", "[", "[1", "{}", '{"t":1}', '{"t":[],"s":[]}', '{"q":[]}', '{"d":[1]}', '{"d":[[],1]}', '{"s":[[]]}', '{"b":"x"}',
     '{"b":"0"}', '{"i":"zz"}', '{"j":[1]}', '{"j":["a",1]}', '{"r":[1,2]}', '{"r":[1,2,0]}', '{"x":["Decimal"]}', '{"x":["os","x"]}',
     '{"x":["Decimal","zz"]}', '{"x":["Fraction","1/0"]}', '{"x":["date","9"]}', '{"x":["timedelta","9999999999 0 0"]}', "1 2", "nan",
-    '{"y":["O8",[1],"00"]}', '{"y":["i8",[-1],""]}', '{"y":["i8",[99999999999],""]}', '{"y":["i8",[2],"00"]}', '{"k":"x"}',
+    '{"y":["O8",[1],"00"]}', '{"y":["i8",[-1],""]}', '{"y":["i8",[99999999999],""]}', '{"y":["i8",[0,99999999999],""]}', '{"y":["i8",[2],"00"]}', '{"k":"x"}',
     "[" * 100000, '{"t":[' * 50000, '"\\ud8"', "1" * 5000, '{"h":[1,2,3]}',
 ])
 def test_breaches(text):
@@ -89,13 +89,18 @@ def test_exceptions_of_the_table():
     assert grade_side.EXCEPTIONS["ValueError"] is ValueError
 
 
-def test_a_handle_has_no_operators():
-    handle = grade_side.Side(wire.Reader(0), 1, False)._handle("h", [1, "cignlw", "x"])
-    for name in ("__contains__", "__add__", "__sub__", "__rsub__", "__abs__", "__float__", "__int__", "__index__",
-                 "__round__", "__mod__", "__neg__", "__matmul__"):
-        assert not hasattr(type(handle), name)
-    assert handle == handle and not handle == 1 and handle != 1
-    with pytest.raises(TypeError):
-        handle - 1
-    with pytest.raises(TypeError):
-        handle < 1
+def test_a_handle_has_operators_for_handles_only(monkeypatch):
+    """What the tests compare with, or compute with, is nothing that a question tells."""
+    side, asked = grade_side.Side(wire.Reader(0), 1, False), []
+    handle, other = side._handle("h", [1, "cignlw", "x"]), side._handle("h", [2, "c", "y"])
+    monkeypatch.setattr(side, "ask", lambda *question: asked.append(question) or True)
+    assert handle == handle and not handle == 1 and handle != 1 and not asked
+    for operation in (lambda: handle - 7, lambda: 7 - handle, lambda: handle < 7, lambda: 7 < handle, lambda: pow(handle, 7),
+                      lambda: 7 in other, lambda: divmod(7, handle)):
+        with pytest.raises(grade_side.CannotCross):
+            operation()
+    assert grade_side.Trouble.seen and {question[0] for question in asked} == {"has"} and 7 not in sum(asked, ())
+    monkeypatch.setattr(side, "ask", lambda *question: asked.append(question))
+    with pytest.raises(TypeError):  # it has no such method
+        handle - 7
+    assert (handle - other) is None and asked[-1] == ("op", 1, "sub", other)

@@ -56,6 +56,36 @@ def test_what_cannot_travel_comes_as_repr(runner):
     result = runner.execute("class A:\n    def __repr__(self): raise ValueError\nA()", {})
     assert result.success and "ValueError" in result.result
     assert runner.execute("'x' * 70_000_000", {}).note.endswith("larger than 67108864 bytes")
+    pytest.importorskip("pandas", reason="needs the Debian package python3-pandas")
+    pytest.importorskip("dateutil", reason="needs the Debian package python3-dateutil")
+    code = "import pandas\npandas.Series(pandas.date_range('2024', periods=2, tz='%s'))"
+    result = runner.execute(code % "dateutil/Europe/Berlin", {})
+    assert result.success and "2024-01-02" in result.result and "time zone" in result.note
+    result = runner.execute(code % "Europe/Berlin", {})
+    assert result.success and result.note is None and str(result.result.dtype) == "datetime64[ns, Europe/Berlin]"
+
+
+def test_empty_scalars_of_numpy(runner):
+    numpy = pytest.importorskip("numpy", reason="needs the Debian package python3-numpy")
+    for value in (numpy.str_(""), numpy.bytes_(b"")):
+        for code in ("x", f"import numpy\nnumpy.{value!r}" if repr(value).startswith("np") else
+                     f"import numpy\nnumpy.{type(value).__name__}({value!r})"):
+            result = runner.execute(code, {"x": value})
+            assert result.success and type(result.result) is type(value) and result.result == value, result
+
+
+def test_context_the_guest_cannot_read(runner, monkeypatch):
+    """Its time zones may be others than the caller's."""
+    import cordon.runner
+    whole = cordon.runner.encode
+    monkeypatch.setattr(cordon.runner, "encode", lambda value: whole(value).replace(b"Europe/Berlin", b"Europe/Borlin"))
+    import zoneinfo
+    moment = dt.datetime(2024, 1, 1, tzinfo=zoneinfo.ZoneInfo("Europe/Berlin"))
+    result = runner.execute("x", {"x": moment})
+    assert not result.success and result.exception.type == "DecodeError"
+    assert result.error == "the context cannot be read in the guest: time zone Europe/Borlin is not known on this side"
+    monkeypatch.undo()
+    assert runner.execute("x", {"x": moment}).result == moment
 
 
 def test_exceptions(runner):
@@ -158,3 +188,31 @@ def test_async_and_nothing_left(runner):
             if os.stat(p).st_uid == os.getuid() and not os.path.basename(p).startswith("cordon-lib")]
     assert mine == []
     assert runner.stats().runs > 8
+
+
+def test_wrong_configurations():
+    for name, text in (("TIMEOUT_SECONDS", "nan"), ("TIMEOUT_SECONDS", "-1"), ("TIMEOUT_SECONDS", "x"), ("MAX_MEMORY_MB", "1.5")):
+        with pytest.raises(ValueError, match="CORDON_RUNNER_" + name):
+            SandboxConfig.from_environment({"CORDON_RUNNER_" + name: text})
+    assert SandboxConfig.from_environment({"CORDON_RUNNER_TIMEOUT_SECONDS": "1.5"}).timeout_seconds == 1.5
+    with pytest.raises(TypeError, match="data_dirs"):
+        SubprocessRunner(SandboxConfig(data_dirs=5))
+
+
+def test_one_data_dir():
+    """A single text is one folder, not its letters."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        with open(os.path.join(folder, "x"), "w") as file:
+            file.write("seen")
+        for given in (folder, (folder,)):
+            with SubprocessRunner(SandboxConfig(data_dirs=given)) as runner:
+                assert runner.execute("open(path).read()", {"path": folder + "/x"}).result == "seen"
+
+
+def test_names_of_the_modules():
+    import cordon.runner
+    import cordon.workspace
+    for module in (cordon, cordon.runner, cordon.workspace):
+        assert all(getattr(module, name).__doc__ for name in module.__all__)
+    assert "SandboxConfig" in cordon.runner.__all__ and "annotations" not in cordon.workspace.__all__

@@ -151,6 +151,8 @@ def test_equal_hashes_do_not_slow_us_down():
         decode(data)
     assert time.monotonic() - started < 5
     assert trip(set(range(100_000))) == set(range(100_000))
+    powers = {2 ** n for n in range(5000)}  # they share 61 hashes
+    assert trip(powers) == powers and trip(dict.fromkeys(powers)) == dict.fromkeys(powers)
 
 
 def test_decoder_names_no_module(monkeypatch):
@@ -187,6 +189,13 @@ def test_arrays(dtype, shape):
     if shape == ():
         scalar = array[()]
         assert type(trip(scalar)) is type(scalar) and trip(scalar).tobytes() == scalar.tobytes()
+
+
+@pytest.mark.parametrize("scalar", [numpy.str_(""), numpy.bytes_(b""), numpy.str_("é"), numpy.bytes_(b"x"), numpy.float32(1.5),
+                                    numpy.void(b"ab"), numpy.datetime64("2024-01-01"), numpy.longdouble(2)], ids=repr)
+def test_scalars(scalar):
+    back = trip(scalar)
+    assert type(back) is type(scalar) and back == scalar and trip([{"k": scalar}])[0]["k"] == scalar
 
 
 def test_structured_and_object_arrays():
@@ -271,6 +280,18 @@ def test_pandas_scalars(make):
     assert trip([pandas.NaT, pandas.NA]) == [pandas.NaT, pandas.NA] or trip([pandas.NaT])[0] is pandas.NaT
 
 
+def test_zones_without_a_name():
+    """One offset travels; a zone that has several, and no name, does not."""
+    tz = pytest.importorskip("dateutil.tz", reason="needs the Debian package python3-dateutil")
+    days = pandas.date_range("2024", periods=2)
+    fixed = pandas.Series(days.tz_localize(tz.tzoffset(None, 3600)))
+    assert (trip(fixed) == fixed).all()
+    moving = days.tz_localize(tz.gettz("Europe/Berlin"))
+    for value in (pandas.Series(moving), moving, pandas.DataFrame({"a": moving})):
+        with pytest.raises(EncodeError, match="time zone .* cannot travel"):
+            encode(value)
+
+
 def test_a_few_bytes_do_not_become_gigabytes():
     """A range is two numbers; what would be made of it must not be spelled out here. The same with small ones is fine."""
     def of(value):
@@ -294,6 +315,68 @@ def test_a_few_bytes_do_not_become_gigabytes():
     assert trip(pandas.RangeIndex(10 ** 10)).equals(pandas.RangeIndex(10 ** 10)), "by itself it stays two numbers"
     index = pandas.MultiIndex.from_product([range(3), ["a", "b"]])
     assert trip(index).equals(index)
+
+
+def one_hash_of_pandas(n):
+    """Numbers that pandas' own tables put into one place."""
+    low = numpy.arange(1, n + 1, dtype="u8")
+    high = (low ^ (low << numpy.uint64(11))) & numpy.uint64(0xffffffff)
+    return ((high << numpy.uint64(33)) | low).astype("i8")[::-1]
+
+
+@pytest.mark.parametrize("make", [
+    lambda n: numpy.array([k * (2 ** 61 - 1) for k in range(n)], dtype=object),
+    lambda n: [((k * (2 ** 61 - 1), "a"),) for k in range(n)],
+    lambda n: numpy.array([k << 32 | k for k in range(n)], dtype=object), one_hash_of_pandas,
+    lambda n: one_hash_of_pandas(n).view("M8[ns]"),
+    lambda n: pandas.DatetimeIndex(one_hash_of_pandas(n)).tz_localize("UTC"),
+    lambda n: pandas.arrays.IntervalArray.from_arrays(one_hash_of_pandas(n), one_hash_of_pandas(n)),
+    lambda n: pandas.array(one_hash_of_pandas(n), dtype="Int64")],
+    ids="objects tuples folded numbers moments zoned intervals masked".split())
+def test_equal_hashes_of_labels_do_not_slow_us_down(make):
+    """Neither those of Python nor those of pandas. Fewer of them, or labels that repeat, are fine."""
+    def of(value):
+        return encode(value)[4:]
+    def hostile(n):
+        # an index of objects must not take tuples apart, and is never asked here whether it is unique
+        labels = make(n)
+        labels = of(pandas.Index(labels, dtype=getattr(labels, "dtype", object), tupleize_cols=False))
+        codes = of(numpy.zeros(1, "i1"))
+        return [b"c" + codes + labels + b"F", b"x\1" + labels + codes + b"N"]
+    for data in hostile(100_000):
+        started = time.thread_time()
+        try:
+            assert len(decode(b"CDN1" + data)) == 1
+        except DecodeError as e:
+            assert "same hash" in str(e)
+        assert time.thread_time() - started < 5
+    for data in hostile(50):
+        assert len(decode(b"CDN1" + data)) == 1
+
+
+def test_labels_that_share_a_hash():
+    far = [k * (2 ** 61 - 1) for k in range(30_000)]
+    with pytest.raises(DecodeError, match="same hash"):
+        decode(encode(pandas.Index(far, dtype=object)))
+    for labels in (["a", "b"] * 20_000, [(1, "x")] * 20_000 + [None, math.nan], far[:100] * 100, [math.nan, pandas.NA] * 9999,
+                   [pandas.NaT, -1, -2, -1.0] * 999, [[1], [2]] * 999):
+        index = pandas.Index(numpy.fromiter(labels, dtype=object, count=len(labels)), dtype=object, tupleize_cols=False)
+        assert len(trip(index)) == len(labels)
+
+
+def test_labels_twice():
+    """What cannot be stays an error: pandas is told the truth."""
+    codes = encode(numpy.zeros(1, "i1"))[4:]
+    for twice in ([1, 2, 1], [1.5, 1.5], ["a", "b", "a"], pandas.to_datetime([5, 5]), pandas.CategoricalIndex(["x", "x"]),
+                  pandas.to_datetime([5, 5]).tz_localize("UTC"), pandas.IntervalIndex.from_tuples([(1, 2), (1, 2)])):
+        data = encode(pandas.Index(twice))[4:]
+        with pytest.raises(DecodeError, match="unique"):
+            decode(b"CDN1c" + codes + data + b"F")
+        with pytest.raises(DecodeError, match="unique"):
+            decode(b"CDN1x\1" + data + codes + b"N")
+    for once in ([3, 1, 2], [1.5, 0.5], ["b", "a"], pandas.to_datetime([5, 4]), pandas.CategoricalIndex(["x", "y"]),
+                 pandas.interval_range(0, 3)):
+        assert trip(pandas.Categorical.from_codes([0, 1, -1], once)).categories.equals(pandas.Index(once))
 
 
 def test_values_of_pandas_weigh_more():

@@ -76,6 +76,16 @@ def test_limits(config):
 
 
 @workspaces
+def test_output_that_is_not_utf_8(config):
+    """It stays readable: nothing in the result could say that it is base64."""
+    workspace = prepare_workspace("t", {}, config=config)
+    result = sh(workspace, config, r"printf 'a\377\303\251'; printf '\376\n' >&2")
+    assert (result.stdout, result.stderr) == ("a\\xffé", "\\xfe\n")
+    result = sh(workspace, config, r"printf 'a\303\251'")
+    assert (result.stdout, result.stderr) == ("aé", "")
+
+
+@workspaces
 def test_tests(config):
     files = {"test_a.py": "def test_a():\n    assert 1\n"}
     result = run_tests(prepare_workspace("t", files, config=config), {}, config=config)
@@ -109,9 +119,47 @@ def test_wrong_calls(home, config):
     (home / "work/link").symlink_to("/etc")
     with pytest.raises(ValueError):
         cleanup(home / "work/link", config=config)
-    for wrong in ({"enable_jail": False}, {"jailer": "none"}, {"mem_limit_mb": -1}, {"default_timeout_sec": 0}):
+    for wrong in ({"enable_jail": False}, {"jailer": "none"}, {"mem_limit_mb": -1}, {"default_timeout_sec": 0},
+                  {"default_timeout_sec": "abc"}, {"cpu_time_sec": ""}):
         with pytest.raises(ValueError):
             SandboxConfig(**wrong)
+
+
+def test_folders_of_others_stay(home):
+    """Only what Cordon made is removed for a new workspace."""
+    (home / "src/deep").mkdir(parents=True)
+    (home / "src/deep/main.c").write_text("mine")
+    (home / "notes").write_text("mine")
+    (home / "empty").mkdir()
+    config = SandboxConfig(work_root=str(home), logs_dir=str(home / "logs"))
+    for task_id in ("src", "notes"):
+        with pytest.raises(ValueError, match="not made by prepare_workspace"):
+            prepare_workspace(task_id, {"a": "1"}, config=config)
+    assert (home / "src/deep/main.c").read_text() == (home / "notes").read_text() == "mine"
+    for _ in range(2):
+        assert (prepare_workspace("empty", {"a": "1"}, config=config) / "a").read_text() == "1"
+    workspace = prepare_workspace("task", {"a": "1"}, config=config)
+    assert os.listdir(prepare_workspace("task", {"b": "2"}, config=config)) == ["b"]
+    cleanup(workspace, config=config)
+    workspace.mkdir()
+    (workspace / "a").write_text("mine")
+    with pytest.raises(ValueError, match="not made"):
+        prepare_workspace("task", {}, config=config)
+    # what lies in a folder of Cordon's own name is Cordon's, with or without a log
+    own = SandboxConfig(work_root=str(home / ".sandbox"), logs_dir=str(home / "other"))
+    prepare_workspace("t", {"a": "1"}, config=own)
+    shutil.rmtree(home / "other")
+    assert os.listdir(prepare_workspace("t", {"b": "1"}, config=own)) == ["b"]
+
+
+def test_root_that_is_empty(monkeypatch):
+    for wrong in ({"work_root": ""}, {"logs_dir": ""}, {"work_root": "a\0"}):
+        with pytest.raises(ValueError):
+            SandboxConfig(**wrong)
+    monkeypatch.setenv("CORDON_WORKSPACE_WORK_ROOT", "")
+    with pytest.raises(ValueError, match="work_root is empty"):
+        SandboxConfig.load()
+    assert SandboxConfig(work_root=pathlib.Path("x")).work_root == "x"
 
 
 @workspaces

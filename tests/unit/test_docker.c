@@ -119,6 +119,54 @@ static void test_no_report_loses_nothing(void **state)
     stdio_done(&s);
 }
 
+/* The engine carries both streams by themselves: output that overtook the first report waits for
+ * it, however much it is, and then goes out whole. */
+static void test_output_waits_for_the_start(void **state)
+{
+    (void)state;
+    struct stdio s = fresh();
+    _cleanup_buf_ struct buf out_bytes = BUF_INIT(1 << 20), text = BUF_INIT(1 << 20),
+                             err_bytes = BUF_INIT(1 << 20);
+    char chunk[4096];
+    int attach[2], out[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, attach), 0);
+    assert_int_equal(pipe2(out, O_NONBLOCK), 0);
+    assert_int_equal(stdio_begin(&s, attach[0], "", 0), 0);
+    s.in_fd = -1;
+    s.out[0].fd = out[1];
+    s.out[1].fd = -1;
+    memset(chunk, 'y', sizeof(chunk));
+    frame(&out_bytes, 1, chunk, sizeof(chunk));
+    struct pollfd fds[STDIO_FDS];
+    for (int i = 0; i < 100; i++) { /* more than is read ahead of a slow reader */
+        assert_int_equal(write(attach[1], out_bytes.data, out_bytes.len), out_bytes.len);
+        stdio_poll(&s, fds);
+        assert_int_equal(fds[0].fd, attach[0]);
+        assert_int_equal(fds[2].fd, -1);
+        fds[0].revents = POLLIN;
+        assert_int_equal(stdio_step(&s, fds), 0);
+    }
+    assert_int_equal(read(out[0], chunk, 1), -1);
+    report(&text, s.start_secret, INIT_STARTED);
+    frame(&err_bytes, 2, text.data, text.len);
+    assert_int_equal(write(attach[1], err_bytes.data, err_bytes.len), err_bytes.len);
+    size_t got = 0;
+    for (int i = 0; i < 1000 && got < 100 * sizeof(chunk); i++) {
+        fds[0].revents = POLLIN;
+        assert_int_equal(stdio_step(&s, fds), 0);
+        ssize_t n;
+        while ((n = read(out[0], chunk, sizeof(chunk))) > 0)
+            got += (size_t)n;
+    }
+    assert_true(s.started);
+    assert_int_equal(got, 100 * sizeof(chunk));
+    for (int i = 0; i < 2; i++) {
+        close(out[i]);
+        close(attach[i]);
+    }
+    stdio_done(&s);
+}
+
 static void test_failure_before_the_start(void **state)
 {
     (void)state;
@@ -164,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reports_at_every_cut),
         cmocka_unit_test(test_no_report_loses_nothing),
+        cmocka_unit_test(test_output_waits_for_the_start),
         cmocka_unit_test(test_failure_before_the_start),
         cmocka_unit_test(test_profile_is_the_filter),
     };

@@ -57,6 +57,14 @@ static void test_compare(void **state)
         {"float:0", "1", "1.0", COMPARE_SAME},
         {"float:0", "1", "1.0000000001", COMPARE_OTHER},
         {"float:0.5", "10", "10.4", COMPARE_SAME},
+        {"float:0", "1000000000000000000", "1000000000000000001", COMPARE_OTHER},
+        {"float:1e-20", "-1000000000000000001", "-1000000000000000000", COMPARE_OTHER},
+        {"float:1e-15", "1000000000000000000", "1000000000000000001", COMPARE_SAME},
+        {"float:1", "1000000000000000000", "999999999999999999", COMPARE_SAME},
+        {"float:0", "1000000000000000000", "+001000000000000000000", COMPARE_SAME},
+        {"float:0", "0", "-0", COMPARE_SAME},
+        {"float:1", "1", "-1", COMPARE_OTHER},
+        {"float:2", "1", "-1", COMPARE_SAME},
         {"unordered", "a\nb\na\n", "a\na \nb", COMPARE_SAME},
         {"unordered", "a\nb\n", "a\nb\nb\n", COMPARE_OTHER},
         {"unordered", "a\n\nb\n", "a\nb\n", COMPARE_OTHER},
@@ -181,6 +189,9 @@ static void test_cases_refused(void **state)
          "not in the list of groups"},
         {"{\"cases\": [], \"groups\": [{\"name\": \"y\"}, {\"name\": \"y\"}]}", false, "twice"},
         {"{\"cases\": [], \"groups\": [{}]}", false, "has a name"},
+        {"{\"cases\": [{\"group\": \"x\"}], \"groups\": [{\"name\": \"x\"}, {\"name\": "
+         "\"y\"}]}",
+         false, "the group 'y' has no case"},
         {"{\"cases\": [], \"limit\": 1}", false, "unknown key \"limit\""},
         {"{\"input\": \"\"}\n\n{\"input\": \"}", true, "c.json:3:"},
     };
@@ -226,6 +237,11 @@ static void test_helper_words(void **state)
         {VERDICT_NONZERO_EXIT, 7, "1 all", JUDGE_AC, 1},
         {VERDICT_NONZERO_EXIT, 7, "a warning\npoints 0.5", JUDGE_WA, 0.5},
         {VERDICT_NONZERO_EXIT, 7, "no points 0.5", JUDGE_SE, 0},
+        {VERDICT_NONZERO_EXIT, 7, "0.25 points 1\n", JUDGE_WA, 0.25},
+        {VERDICT_NONZERO_EXIT, 7, "got: x\npoints 1\npoints 0.25", JUDGE_SE, 0},
+        {VERDICT_NONZERO_EXIT, 7, "points 0.25 got: x\npoints 1", JUDGE_SE, 0},
+        {VERDICT_NONZERO_EXIT, 7, "0.25 got: x\npoints 1", JUDGE_SE, 0},
+        {VERDICT_NONZERO_EXIT, 7, "points none\npoints 1", JUDGE_SE, 0},
         {VERDICT_NONZERO_EXIT, 7, "points 1.5", JUDGE_SE, 0},
         {VERDICT_NONZERO_EXIT, 7, "points nan", JUDGE_SE, 0},
         {VERDICT_NONZERO_EXIT, 7, "", JUDGE_SE, 0},
@@ -240,8 +256,38 @@ static void test_helper_words(void **state)
         double fraction;
         r.out[1].data = rows[i].said;
         r.out[1].len = strlen(rows[i].said);
-        assert_int_equal(judge_word_of_helper(&r, &fraction), rows[i].word);
+        assert_int_equal(judge_word_of_helper(&r, "python", &fraction), rows[i].word);
         assert_true(fraction == rows[i].fraction);
+    }
+}
+
+static void test_helper_crashes(void **state)
+{
+    static const struct {
+        const char *language, *said;
+        int exit_code;
+        enum judge_word word;
+    } rows[] = {
+        {"python", "Traceback (most recent call last):\n  File \"c.py\"", 1, JUDGE_SE},
+        {"python", "warning\n  File \"c.py\", line 1\nSyntaxError: no", 1, JUDGE_SE},
+        {"python", "a Traceback (most recent call last):", 1, JUDGE_WA},
+        {"python", "panic: ", 2, JUDGE_PE},
+        {"javascript", "Error: x\n    at y\n\nNode.js v20.1.0\n", 1, JUDGE_SE},
+        {"javascript", "wrong", 1, JUDGE_WA},
+        {"go", "panic: x\n\ngoroutine 1 [running]:\n", 2, JUDGE_SE},
+        {"go", "goroutine", 2, JUDGE_PE},
+        {"java", "Exception in thread \"main\" java.lang.Error\n", 1, JUDGE_SE},
+        {"java", "Exception", 1, JUDGE_WA},
+        {NULL, "Traceback (most recent call last):\n", 1, JUDGE_WA},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct result r = {.verdict = VERDICT_NONZERO_EXIT, .exit_code = rows[i].exit_code};
+        double fraction;
+        r.out[1].data = rows[i].said;
+        r.out[1].len = strlen(rows[i].said);
+        if (judge_word_of_helper(&r, rows[i].language, &fraction) != rows[i].word)
+            fail_msg("row %zu: %s", i, rows[i].said);
     }
 }
 
@@ -392,15 +438,11 @@ static void test_detect(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compare),
-        cmocka_unit_test(test_compare_says_where),
-        cmocka_unit_test(test_compare_parse),
-        cmocka_unit_test(test_cases_document),
-        cmocka_unit_test(test_cases_refused),
-        cmocka_unit_test(test_cases_order),
-        cmocka_unit_test(test_helper_words),
-        cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_keep_never_splits_a_character),
+        cmocka_unit_test(test_compare),       cmocka_unit_test(test_compare_says_where),
+        cmocka_unit_test(test_compare_parse), cmocka_unit_test(test_cases_document),
+        cmocka_unit_test(test_cases_refused), cmocka_unit_test(test_cases_order),
+        cmocka_unit_test(test_helper_words),  cmocka_unit_test(test_helper_crashes),
+        cmocka_unit_test(test_scores),        cmocka_unit_test(test_keep_never_splits_a_character),
         cmocka_unit_test(test_detect),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,7 @@ static void test_problems_refused(void **state)
          "{\"task_id\":\"a\",\"prompt\":\"\\u0000\",\"test\":\"\",\"entry_point\":\"f\"}", ":1"},
         {BULK_MBPP, "{\"task_id\":1,\"code\":\"\",\"test_list\":\"assert\"}", ":1"},
         {BULK_MBPP, "{\"task_id\":1,\"test_list\":[]}", ":1"},
+        {BULK_MBPP, "{\"task_id\":1,\"code\":\"\",\"test_list\":[\"assert f()\",1]}", ":1"},
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -92,7 +93,7 @@ static void test_problems_refused(void **state)
     }
 }
 
-/* What each line came to: '.' fine, 'b' broken; a broken one names its line. */
+/* What each line came to: '.' fine, 'b' broken, 'u' no program; a broken one names its line. */
 static void read_items(struct bulk *b, const char *text, size_t len, char *ret)
 {
     struct cordon_err err = {0};
@@ -102,7 +103,7 @@ static void read_items(struct bulk *b, const char *text, size_t len, char *ret)
     b->items_name = "items";
     assert_non_null(b->items_file);
     while ((r = bulk_next(b, &item, &err)) == 1) {
-        *ret++ = item.broken ? 'b' : '.';
+        *ret++ = item.broken ? 'b' : item.unfit ? 'u' : '.';
         if (item.broken && !strchr(item.broken, ':'))
             fail_msg("no place: %s", item.broken);
         if (!item.broken) {
@@ -139,8 +140,34 @@ static void test_samples(void **state)
     (void)state;
     assert_int_equal(read_problems(&b, HUMANEVAL, strlen(HUMANEVAL), &err), 0);
     read_items(&b, text, sizeof(text) - 1, seen);
-    assert_string_equal(seen, ".bbbbbbbbb.");
+    assert_string_equal(seen, ".bbubbbbbb.");
     assert_int_equal(b.line_number, 12);
+    arena_done(&b.arena);
+}
+
+/* What a model can write does not make its line one of those that do not count. */
+static void test_samples_that_are_no_program(void **state)
+{
+    static const char text[] =
+        "{\"task_id\":\"H/0\",\"completion\":\"a\\u0000b\"}\n"
+        "{\"task_id\":\"H/0\",\"completion\":\"a\\ud800 \\\"}, {\\\\\"}\n"
+        "{ \"x\" : [1, {\"completion\": \"]\"}] , \"completion\" : \"\xff\" , \"task_id\" : "
+        "\"H/0\" }\n"
+        "{\"task_id\":\"H/0\",\"completion\":null}\n"
+        "{\"task_id\":\"H/9\",\"completion\":\"\\ud800\"}\n"
+        "{\"task_id\":\"H/0\\ud800\",\"completion\":\"\\ud800\"}\n"
+        "{\"task_id\":\"H/0\",\"task_id\":\"H/0\",\"completion\":\"\\ud800\"}\n"
+        "{\"task_id\":\"H/0\",\"completion\":\"\\ud800\",}\n"
+        "{\"task_id\":\"H/0\",\"completion\":\"\\ud800\n"
+        "{\"task_id\":\"H/0\",\"completion\":\"x\",\"y\":\"\\ud800\"}\n"
+        "{\"task_id\":\"H/0\",\"x\":{\"completion\":\"\\ud800\"}}\n";
+    struct bulk b = {.format = BULK_HUMANEVAL};
+    struct cordon_err err = {0};
+    char seen[32];
+    (void)state;
+    assert_int_equal(read_problems(&b, HUMANEVAL, strlen(HUMANEVAL), &err), 0);
+    read_items(&b, text, sizeof(text) - 1, seen);
+    assert_string_equal(seen, "uuuubbbbbbb");
     arena_done(&b.arena);
 }
 
@@ -161,12 +188,18 @@ static void test_tasks(void **state)
         "{\"code\":\"x\",\"tests\":\"t\"}\n"
         "{\"id\":[],\"code\":{},\"tests\":7}\n"
         "{\"id\":\"a\",\"files\":{\"a.py\":{}},\"tests\":\"t\"}\n"
-        "{\"id\":\"a\",\"code\":\"x\",\"tests\":{}}\n";
+        "{\"id\":\"a\",\"code\":\"x\",\"tests\":{}}\n"
+        "{\"id\":\"a\",\"code\":\"x\",\"tests\":\"t\",\"cases\":[]}\n"
+        "{\"id\":\"a\",\"code\":\"x\",\"tests\":[\"t\",1]}\n"
+        "{\"id\":\"a\",\"files\":{\"main.py\":\"x\",\"b.txt\":7},\"tests\":\"t\"}\n"
+        "{\"id\":\"a\",\"code\":\"\\u0000\",\"tests\":\"t\"}\n"
+        "{\"id\":\"a\",\"code\":\"\\ud800\",\"cases\":[]}\n"
+        "{\"id\":\"a\",\"code\":\"\\ud800\"}\n";
     struct bulk b = {.format = BULK_TASKS, .input = {.no_discovery = true}};
     char seen[32];
     (void)state;
     read_items(&b, text, sizeof(text) - 1, seen);
-    assert_string_equal(seen, ".....bbbbbbbbbb");
+    assert_string_equal(seen, ".....bbbbbbbbubbbbuub");
     arena_done(&b.arena);
 }
 
@@ -206,11 +239,9 @@ static void test_pass_at(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_problems),
-        cmocka_unit_test(test_problems_refused),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_tasks),
-        cmocka_unit_test(test_lines_too_large_and_too_deep),
+        cmocka_unit_test(test_problems), cmocka_unit_test(test_problems_refused),
+        cmocka_unit_test(test_samples),  cmocka_unit_test(test_samples_that_are_no_program),
+        cmocka_unit_test(test_tasks),    cmocka_unit_test(test_lines_too_large_and_too_deep),
         cmocka_unit_test(test_pass_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

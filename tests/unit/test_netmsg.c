@@ -9,6 +9,7 @@
 
 #include "base/util.h"
 #include "net/dnsmsg.h"
+#include "net/httpfirst.h"
 #include "net/httpwatch.h"
 #include "net/netclient.h"
 #include "net/packethead.h"
@@ -230,7 +231,24 @@ static void test_tls_refused(void **state)
                      TLSHELLO_BAD);
     assert_int_equal(tlshello_read((const uint8_t *)"\x80\x2e\2\3\1\0", 6, name, &need),
                      TLSHELLO_OTHER);
+    for (unsigned first = 0x80; first <= 0xc1; first++) {
+        uint8_t old[] = {(uint8_t)first, 0x2e, 1, 3, 1, 0}, text[] = {(uint8_t)first, 1, 0};
+        assert_int_equal(tlshello_read(old, sizeof(old), name, &need), TLSHELLO_BAD);
+        assert_int_equal(tlshello_read(text, sizeof(text), name, &need), TLSHELLO_OTHER);
+    }
+    /* telnet, UTF-8 */
+    assert_int_equal(tlshello_read((const uint8_t *)"\xff\xfd\1", 3, name, &need), TLSHELLO_OTHER);
+    assert_int_equal(tlshello_read((const uint8_t *)"\xc3", 1, name, &need), TLSHELLO_OTHER);
     size_t odd = make_hello(SNI, sizeof(SNI) - 1, 500, msg);
+    /* major versions that do not exist, which Go's server takes, of every kind of record */
+    for (unsigned i = 0; i < 5 * 256; i++) {
+        msg[0] = (uint8_t)(0x14 + i / 256), msg[1] = (uint8_t)i;
+        assert_int_equal(tlshello_read(msg, odd, name, &need), msg[0] == 0x16 && msg[1] == 3
+                                                                   ? TLSHELLO_NAME
+                                                               : msg[1] < 0x10 ? TLSHELLO_BAD
+                                                                               : TLSHELLO_OTHER);
+    }
+    msg[0] = 0x16, msg[1] = 3;
     msg[2] = 9; /* a minor version that does not exist, which servers take */
     assert_int_equal(tlshello_read(msg, odd, name, &need), TLSHELLO_NAME);
     /* a hello that never ends, in records that do */
@@ -306,7 +324,8 @@ static void test_http_passes(void **state)
         enum httpwatch_state end;
         if (show(good[i], strlen(good[i]), &end) != HTTPWATCH_PASS || end != HTTPWATCH_HEAD)
             fail_msg("refused: %s", good[i]);
-        assert_int_equal(httpwatch_is_http(good[i], strlen(good[i])), HTTPWATCH_YES);
+        size_t pass;
+        assert_int_equal(httpfirst_read(good[i], strlen(good[i]), false, &pass), HTTPFIRST_YES);
     }
 }
 
@@ -362,6 +381,7 @@ static void test_http_refused(void **state)
         HEAD("Content-Length: 36") "\r\n" EVIL GET,
         HEAD("Content-Length: 34") GET GET,
         HEAD("Content-Length: 7") "GET /\r\n" GET,
+        HEAD("Content-Length: 15") "GET /x HTTP/1.1\r\n" GET,
         HEAD("Content-Length: 99") "get\tx  http/1.1\nhost: evil.com\n\n",
         "POST / HTTP/1.0\r\nHost: ok.test\r\nTransfer-Encoding: chunked\r\n\r\n",
         "CONNECT ok.test:443 HTTP/1.1\r\nHost: ok.test\r\n\r\n",
@@ -455,12 +475,15 @@ static void test_http_late_upgrade(void **state)
     }
 }
 
-static enum httpwatch_is is_http(const char *text)
+static enum httpfirst is_http(const char *text)
 {
-    return httpwatch_is_http(text, strlen(text));
+    size_t pass = 0;
+    return httpfirst_read(text, strlen(text), false, &pass);
 }
 
-static void test_http_or_not(void **state)
+#define LONG_WORD "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"
+
+static void test_first_is_another_protocol(void **state)
 {
     (void)state;
     static const char *const other[] = {"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n",
@@ -472,39 +495,149 @@ static void test_http_or_not(void **state)
                                         "delete key\r\n",
                                         "HEAD 17\r\n",
                                         "POST\r\n",
-                                        "\x16\3\1",
-                                        "{\"a\":1}",
                                         "PING\r\n",
-                                        "\x05\1",
-                                        "USER a b HTT\r\n",
-                                        "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"};
-    static const char *const http[] = {"GET / HTTP/1.1\r\n",       "get / HTTP/1.1\r\n",
-                                       "BREW / http/1.1\r\n",      "GET\t/\tHTTP/1.1\n",
-                                       "GET\v/ HTTP/1.1\r\n",      " \r\n GET / HTTP/1.1\r\n",
-                                       "BREW\xa0/ HTTP/1.1\r\n",   "GET /\r\n",
-                                       "GET http://evil.com/\r\n", "PRI * HTTP/2.0\r\n",
-                                       "X \x01\x80 HTTP/1.1\n"};
-    static const char *const unsure[] = {"", "GE", "\r\n", "GET / HTTP/1.1", "x", "x y z", " "};
+                                        "USER a 0 * :b HTT\r\n",
+                                        "INVITE sip:bob@ok.test SIP/2.0\r\n",
+                                        "get SERVICE/ICE/7\r\n",
+                                        "{\"query\": \"GET / HTTP/1.1\"}\r\n",
+                                        "{\"url\": \"http://ok.test/\"}\r\n",
+                                        "{\"a\": \"b HTTP/1.1\"}\r\n",
+                                        "<34>1 2003-10-11T22:14:15Z a \"GET / HTTP/1.1\" 200\r\n",
+                                        LONG_WORD "\r\n"};
+    /* no line yet, or none for everybody: it passes, and is looked at again */
+    static const char *const unsure[] = {
+        "",       "GE",         "\r\n",      "x",       "x y z",  " ",        "hello wor",
+        "PING\n", "a b\nc d\n", "GET key\n", LONG_WORD, "\x05\1", "{\"a\":1}"};
+    size_t pass;
     for (size_t i = 0; i < ARRAY_SIZE(other); i++) {
-        if (is_http(other[i]) != HTTPWATCH_NO)
+        if (is_http(other[i]) != HTTPFIRST_NO)
             fail_msg("taken for HTTP: %s", other[i]);
+        assert_int_equal(httpfirst_read(other[i], strlen(other[i]) - 2, true, &pass), HTTPFIRST_NO);
     }
+    for (size_t i = 0; i < ARRAY_SIZE(unsure); i++) {
+        size_t n = strlen(unsure[i]);
+        pass = 99;
+        assert_int_equal(httpfirst_read(unsure[i], n, false, &pass), HTTPFIRST_UNSURE);
+        assert_int_equal(pass, n);
+        assert_int_equal(httpfirst_read(unsure[i], n, true, &pass), HTTPFIRST_NO);
+    }
+    static const char git[] = "0033git-upload-pack /project.git\0host=ok.test\0"
+                              "0032want 7\n";
+    static const char postgres[] = "\0\0\0\x08\4\xd2\x16/";
+    assert_int_equal(httpfirst_read(git, 46, false, &pass), HTTPFIRST_NO);
+    assert_int_equal(httpfirst_read(git, sizeof(git) - 1, false, &pass), HTTPFIRST_NO);
+    assert_int_equal(httpfirst_read(postgres, 8, false, &pass), HTTPFIRST_UNSURE);
+    assert_int_equal(pass, 8);
+}
+
+static void test_first_is_http(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t pass; /* of it, while the line has no end */
+    } http[] = {
+        {"GET / HTTP/1.1\r\n", 4},
+        {"get / HTTP/1.1\r\n", 4},
+        {"BREW / http/1.1\r\n", 5},
+        {"GET\t/\tHTTP/1.1\n", 4},
+        {"GET\v/ HTTP/1.1\r\n", 4},
+        {" \r\n GET / HTTP/1.1\r\n", 8},
+        {"BREW\xa0/ HTTP/1.1\r\n", 5},
+        {"GET /\r\n", 4},
+        {"GET http://evil.com/\r\n", 4},
+        {"PRI * HTTP/2.0\r\n", 4},
+        {"X \x01\x80 HTTP/1.1\n", 99},
+        {"GET x HTTP/1.1\n", 99},
+        /* methods of any length and any bytes: Go's server, the JDK's */
+        {LONG_WORD " / HTTP/1.1\r\n", 44},
+        {"G@T / HTTP/1.1\r\n", 99},
+        {"\x01 / HTTP/1.1\r\n", 99},
+        {"\x01 x HTTP/1.1\r\n", 99},
+        {"PO\nST / HTTP/1.1\r\n", 99},
+        {"\xef\xbb\xbfGET / HTTP/1.1\r\n", 99},
+        /* other versions: Node's, the JDK's, which takes any */
+        {"OPTIONS / RTSP/1.1\r\n", 8},
+        {"SOURCE x ICE/1.1\r\n", 99},
+        {"POST / X\r\n", 5},
+        {"PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\n", 99},
+        {"PROXY UNKNOWN\r\n", 99},
+        {"POST /\r\n", 5},
+    };
     for (size_t i = 0; i < ARRAY_SIZE(http); i++) {
-        if (is_http(http[i]) != HTTPWATCH_YES)
-            fail_msg("not taken for HTTP: %s", http[i]);
-        for (size_t cut = 0; cut < strlen(http[i]); cut++) /* never decided the other way before */
-            assert_int_equal(httpwatch_is_http(http[i], cut), HTTPWATCH_UNSURE);
+        const char *text = http[i].text;
+        size_t n = strlen(text), pass;
+        if (is_http(text) != HTTPFIRST_YES)
+            fail_msg("not taken for HTTP: %s", text);
+        for (size_t cut = 0; cut < n; cut++) { /* never decided the other way before */
+            assert_int_equal(httpfirst_read(text, cut, false, &pass), HTTPFIRST_UNSURE);
+            bool is_absolute = strstr(text, "://") && cut < strlen("GET http://");
+            assert_int_equal(pass, is_absolute ? cut : MIN(cut, http[i].pass));
+        }
+        assert_int_equal(httpfirst_read(text, n - (text[n - 2] == '\r' ? 2 : 1), true, &pass),
+                         HTTPFIRST_YES);
     }
-    for (size_t i = 0; i < ARRAY_SIZE(unsure); i++)
-        assert_int_equal(is_http(unsure[i]), HTTPWATCH_UNSURE);
-    assert_int_equal(httpwatch_is_http("\0\0\0\x08", 4), HTTPWATCH_NO);
-    char big[HTTPWATCH_HEAD_MAX];
+    static const char mark[] = "\r\n\r\n\0\r\nQUIT\n";
+    size_t pass;
+    for (size_t cut = 0; cut < sizeof(mark) - 1; cut++)
+        assert_int_equal(httpfirst_read(mark, cut, false, &pass), HTTPFIRST_UNSURE);
+    assert_int_equal(httpfirst_read(mark, sizeof(mark) - 1, false, &pass), HTTPFIRST_YES);
+    char big[HTTPFIRST_MAX];
     memset(big, 'x', sizeof(big));
+    assert_int_equal(httpfirst_read(big, sizeof(big), false, &pass), HTTPFIRST_UNSURE);
+    assert_int_equal(pass, sizeof(big));
     memcpy(big, "GET /", 5);
-    assert_int_equal(httpwatch_is_http(big, sizeof(big) - 1), HTTPWATCH_UNSURE);
-    assert_int_equal(httpwatch_is_http(big, sizeof(big)), HTTPWATCH_YES);
+    assert_int_equal(httpfirst_read(big, sizeof(big) - 1, false, &pass), HTTPFIRST_UNSURE);
+    assert_int_equal(httpfirst_read(big, sizeof(big), false, &pass), HTTPFIRST_YES);
     memcpy(big, "hello xx", 8);
-    assert_int_equal(httpwatch_is_http(big, sizeof(big)), HTTPWATCH_NO);
+    assert_int_equal(httpfirst_read(big, sizeof(big), false, &pass), HTTPFIRST_NO);
+}
+
+static void test_first_of_a_body(void **state)
+{
+    (void)state;
+    static const char *const ordinary[] = {"see http://ok.test/ for more\n",
+                                           "see /etc/passwd\n",
+                                           "{\"query\": \"GET / HTTP/1.1\"}\n",
+                                           "a=1&b=%2F",
+                                           "POST / X\n",
+                                           "hello",
+                                           "GET key\n"};
+    for (size_t i = 0; i < ARRAY_SIZE(ordinary); i++)
+        if (httpfirst_read_body(ordinary[i], strlen(ordinary[i]), true) != HTTPFIRST_NO)
+            fail_msg("taken for HTTP: %s", ordinary[i]);
+    assert_int_equal(httpfirst_read_body(LONG_WORD " / HTTP/1.1\n", 55, false), HTTPFIRST_YES);
+    assert_int_equal(httpfirst_read_body("GET /x HTTP/1.1", 15, false), HTTPFIRST_UNSURE);
+    assert_int_equal(httpfirst_read_body("GET /x HTTP/1.1", 15, true), HTTPFIRST_YES);
+    assert_int_equal(httpfirst_read_body("GET http://evil.com/x", 21, true), HTTPFIRST_YES);
+}
+
+static void test_first_of_an_answer(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t len;
+        enum httpfirst is;
+    } rows[] = {
+        {"", 0, HTTPFIRST_UNSURE},
+        {"HTTP/1", 6, HTTPFIRST_UNSURE},
+        {"HTTP/1.1 200", 12, HTTPFIRST_YES},
+        {"HTTP/0.9", 8, HTTPFIRST_YES},
+        {"HTTP/2", 6, HTTPFIRST_NO},
+        {"HELO", 4, HTTPFIRST_NO},
+        {"\x15\x03", 2, HTTPFIRST_UNSURE},
+        {"\x15\x03\x03\0", 4, HTTPFIRST_YES},
+        {"\x16\x03\x01\0", 4, HTTPFIRST_YES},
+        {"\x16\x03\x20\0", 4, HTTPFIRST_NO},
+        {"S\x16\x03\x01", 4, HTTPFIRST_NO}, /* Postgres agrees to TLS */
+        {"220 ok.test", 11, HTTPFIRST_NO},
+        {"SSH-2.0-x", 9, HTTPFIRST_NO},
+        {"$5\r\nhello\r\n", 11, HTTPFIRST_NO},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        if (httpfirst_read_answer(rows[i].text, rows[i].len) != rows[i].is)
+            fail_msg("row %zu", i);
 }
 
 /* ---- proxy ------------------------------------------------------------------------------------
@@ -627,13 +760,23 @@ static void test_broker_of_another_program(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dns_query),     cmocka_unit_test(test_dns_odd_names),
-        cmocka_unit_test(test_dns_aliases),   cmocka_unit_test(test_tls_name),
-        cmocka_unit_test(test_tls_refused),   cmocka_unit_test(test_http_passes),
-        cmocka_unit_test(test_http_mismatch), cmocka_unit_test(test_http_refused),
-        cmocka_unit_test(test_http_upgrade),  cmocka_unit_test(test_http_late_upgrade),
-        cmocka_unit_test(test_http_or_not),   cmocka_unit_test(test_proxy),
-        cmocka_unit_test(test_packet_heads),  cmocka_unit_test(test_broker_of_another_program),
+        cmocka_unit_test(test_dns_query),
+        cmocka_unit_test(test_dns_odd_names),
+        cmocka_unit_test(test_dns_aliases),
+        cmocka_unit_test(test_tls_name),
+        cmocka_unit_test(test_tls_refused),
+        cmocka_unit_test(test_http_passes),
+        cmocka_unit_test(test_http_mismatch),
+        cmocka_unit_test(test_http_refused),
+        cmocka_unit_test(test_http_upgrade),
+        cmocka_unit_test(test_http_late_upgrade),
+        cmocka_unit_test(test_first_is_another_protocol),
+        cmocka_unit_test(test_first_is_http),
+        cmocka_unit_test(test_first_of_a_body),
+        cmocka_unit_test(test_first_of_an_answer),
+        cmocka_unit_test(test_proxy),
+        cmocka_unit_test(test_packet_heads),
+        cmocka_unit_test(test_broker_of_another_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

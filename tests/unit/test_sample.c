@@ -51,7 +51,13 @@ static void stat_lines(void **state)
         assert_int_equal(st.threads, 5);
         assert_int_equal(st.start, 4242);
         assert_int_equal(st.rss_pages, 777);
+        assert_false(st.is_exiting);
     }
+    assert_int_equal(sample_parse_stat("77 (sh) R 7 8 9 0 -1 4194308 1 2 3 4 150 50 20 30 20 0 5 0 "
+                                       "4242 1000000 777 1844\n",
+                                       &st),
+                     0);
+    assert_true(st.is_exiting);
     for (size_t len = 0; len < strlen(line) - 8; len++) { /* cut anywhere before the last number */
         char cut[256];
         memcpy(cut, line, len);
@@ -506,10 +512,12 @@ static uint64_t watch_cpu(void (*body)(int, int))
 static void cpu_of_the_dead(void **state)
 {
     (void)state;
-    /* in an emulated machine the forks themselves cost as much */
-    const uint64_t most = getenv("TEST_VM") ? 1000 * MS : 450 * MS;
+    /* in an emulated machine the forks themselves cost as much, and a look takes so long that the
+     * last of each that nobody waits for is missed; none but the last one's would be 100 */
+    const bool vm = getenv("TEST_VM") != NULL;
+    const uint64_t most = vm ? 1000 * MS : 450 * MS;
     assert_in_range(watch_cpu(body_reaped), 360 * MS, most);
-    assert_in_range(watch_cpu(body_forgotten), 300 * MS, most);
+    assert_in_range(watch_cpu(body_forgotten), (vm ? 150 : 300) * MS, most);
 }
 
 static void body_hopping(int ready, int go)

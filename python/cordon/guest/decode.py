@@ -2,14 +2,17 @@
 
 What comes out of a guest is hostile. This makes values of a fixed list of types and nothing else; it never
 unpickles, evaluates or imports what the bytes name. numpy and pandas are used only where this side has
-them. Beside the limits of encode.py there is one on keys with one and the same hash.
+them. Beside the limits of encode.py there is one on keys with one and the same hash. pandas' own tables
+are not asked about a guest's labels at all: their hash is 32 bits of the caller's choosing, and numbers that
+share one are made by the million.
 """
 import re
 import struct
+from collections import Counter
 
 from .encode import DTYPE, HEAVY, MAGIC, MASKED, MAX_BYTES, MAX_DEPTH, MAX_VALUES, ZONE, zone_name
 
-MAX_SAME_HASH = 256
+MAX_CLASHES = 1 << 24  # comparisons of keys with the same hash, in all
 FREQ = re.compile(r"[A-Za-z0-9\-]{1,32}\Z")
 CLOSED = ("left", "right", "both", "neither")
 
@@ -22,7 +25,7 @@ class _Decoder:
     def __init__(self, data):
         self.data = memoryview(data)
         self.at = 0
-        self.values = 0
+        self.values = self.clashes = 0
         if self.take(len(MAGIC)) != MAGIC:
             raise DecodeError("not an encoded value")
 
@@ -70,6 +73,36 @@ class _Decoder:
         if self.values > MAX_VALUES:
             raise DecodeError(f"more than {MAX_VALUES} values")
 
+    def clashed(self, comparisons):
+        self.clashes += comparisons
+        if self.clashes > MAX_CLASHES:
+            raise DecodeError("too many keys with the same hash")
+
+    def spread(self, keys):
+        """Keys of a guest's choosing must not make a dictionary crawl: equal hashes are counted."""
+        hashes = Counter(map(hash, keys))
+        if len(hashes) < len(keys):
+            self.clashed(sum(n * n for n in hashes.values() if n > 1))
+        return keys
+
+    def spread_labels(self, labels):
+        """The same for labels, which may be equal: what counts is how many different ones share a hash."""
+        try:
+            hashes = Counter(map(hash, labels))
+        except TypeError:
+            return  # such labels can be put into no table
+        if len(hashes) == len(labels):
+            return
+        found = {}
+        for label in labels:
+            key = hash(label)
+            if hashes[key] == 1 or (type(label) is float and label != label):
+                continue
+            others = found.setdefault(key, [])
+            self.clashed(len(others) if len(others) > 1 else 0)
+            if label not in others:
+                others.append(label)
+
     def typed(self, depth, *kinds):
         value = self.value(depth)
         if type(value) not in kinds:
@@ -95,14 +128,14 @@ class _Decoder:
         return n
 
     def _hashed(self, depth):
-        return _spread(self._many(depth))
+        return self.spread(self._many(depth))
 
     def _dict(self, depth):
         keys, contents = [], []
         for _ in range(self.count()):
             keys.append(self.value(depth))
             contents.append(self.value(depth))
-        return dict(zip(_spread(keys), contents))
+        return dict(zip(self.spread(keys), contents))
 
     def _range(self, depth):
         return range(*(self.typed(depth, int) for _ in range(3)))
@@ -282,7 +315,26 @@ class _Decoder:
             raise DecodeError(f"more than {MAX_VALUES} labels")
         if isinstance(index, _need("pandas").RangeIndex):
             self.counted(len(index))  # others came with their bytes
+        else:
+            self._told_unique(index)
         return index
+
+    def _told_unique(self, index):
+        """pandas asks every index that others are made of whether it is unique. It is told."""
+        numpy, pandas = _need("numpy"), _need("pandas")
+        if isinstance(index, pandas.MultiIndex):
+            self.counted(len(index) * index.nlevels)
+        if isinstance(index, (pandas.DatetimeIndex, pandas.TimedeltaIndex, pandas.PeriodIndex)):
+            plain = index.asi8
+        else:
+            plain = index.codes if isinstance(index, pandas.CategoricalIndex) else index.to_numpy()
+        if isinstance(index, (pandas.IntervalIndex, pandas.MultiIndex)) or plain.dtype.kind not in "biufcmM":
+            labels = list(index)
+            unique = len(set(self.spread(labels))) == len(labels)
+        else:
+            plain = numpy.sort(plain)
+            unique = not (plain[1:] == plain[:-1]).any()
+        index._cache["is_unique"] = unique  # where its lazy properties are kept
 
     def _series(self, depth):
         pandas = _need("pandas")
@@ -302,6 +354,8 @@ class _Decoder:
         pandas = _need("pandas")
         column, freq, name = self._column(depth), self.typed(depth, str, type(None)), self.value(depth)
         index = pandas.Index(column, dtype=column.dtype, name=name)
+        if index.dtype == object:
+            self.spread_labels(index.tolist())
         if freq is not None and FREQ.match(freq):
             kind = {"M": pandas.DatetimeIndex, "m": pandas.TimedeltaIndex}.get(column.dtype.kind)
             if kind is None:
@@ -403,15 +457,6 @@ def _sane(numpy, array):
             array.dtype.byteorder))
         if codes.max() > 0x10FFFF:
             raise DecodeError("a character that is none")
-
-
-def _spread(keys):
-    """Keys of a guest's choosing must not make a dictionary crawl: equal hashes are counted."""
-    if len(keys) > MAX_SAME_HASH:
-        hashes = sorted(map(hash, keys))
-        if any(a == b for a, b in zip(hashes, hashes[MAX_SAME_HASH:])):
-            raise DecodeError("too many keys with the same hash")
-    return keys
 
 
 def zone_of(name):

@@ -222,6 +222,8 @@ class _Encoder:
         self.block(value.tobytes())
 
     def _scalar(self, value, depth):
+        if not value.dtype.itemsize:
+            value = self.numpy.asarray(value)  # an empty text has bytes, which its own dtype denies
         self.tag(b"s")
         self._dtype(value.dtype, depth)
         self.block(value.tobytes())
@@ -288,7 +290,10 @@ class _Encoder:
             name = zone_name(dtype.tz)
             self.tag(b"z")
             self._array(array.tz_convert("UTC").tz_localize(None).to_numpy(), depth)
-            self.value(name if name is not None else dtype.tz.utcoffset(None), depth + 1)
+            offset = None if name is not None else dtype.tz.utcoffset(None)
+            if name is None and offset is None:
+                raise EncodeError(f"time zone {dtype.tz!r} cannot travel")
+            self.value(name if name is not None else offset, depth + 1)
         elif isinstance(dtype, pandas.CategoricalDtype):
             self.tag(b"c")
             self._array(numpy.asarray(array.codes), depth)

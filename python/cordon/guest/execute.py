@@ -1,7 +1,7 @@
 """Runs one piece of Python text with values given and a value wanted; in the sandbox, as its only program.
 
-The request comes on standard input, encoded: code, context, rules of module control, the file for the
-outcome. Everything a guest's code does afterwards to this process can only spoil its own outcome.
+Standard input has the length of a head, the head (where the outcome goes, and its bound) and the request: code,
+context, rules of module control. Everything a guest's code does afterwards to this process can only spoil its own outcome.
 """
 import sys
 
@@ -12,14 +12,23 @@ MAX_TEXT = 100_000
 def main(archive):
     import os
     from . import decode, encode, guard
-    request = decode.decode(sys.stdin.buffer.read())
+    data = memoryview(sys.stdin.buffer.read())
+    start = 4 + int.from_bytes(data[:4], "little")
+    head = decode.decode(data[4:start])
     os.unlink(archive)
     sys.path.remove(archive)
     for name in [name for name in sys.modules if name.partition(".")[0] == __package__]:
         del sys.modules[name]
-    outcome = _execute(request, guard)
+    try:
+        request = decode.decode(data[start:])
+    except decode.DecodeError as e:
+        why = f"the context cannot be read in the guest: {e}"
+        outcome = {"success": False, "error": why, "type": "DecodeError", "message": why, "traceback": ""}
+    else:
+        del data
+        outcome = _execute(request, guard)
     _flush()
-    _leave(request["outcome"], request["max_bytes"], outcome, encode)
+    _leave(head["outcome"], head["max_bytes"], outcome, encode)
     if not outcome["success"]:
         sys.exit(1)
 

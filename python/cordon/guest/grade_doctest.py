@@ -24,9 +24,11 @@ def run(suite):
             raised = None
             try:
                 exec(compile(example.source, suite.path, "single", dont_inherit=True), space)
+                if "import" in example.source:
+                    suite.bind(space, again=True)
             except grade_side.SubmissionGone:
                 raise
-            except Exception as e:
+            except (Exception, grade_side.Trouble) as e:
                 raised = e
         suite.result(number, *_judged(example, captured.text(), raised, checker))
 

@@ -1,13 +1,14 @@
 """Plain scripts, test functions and unittest classes. Runs in the sandbox of the tests."""
 import ast
 import functools
+import re
 import sys
 import time
 
 import grade_side
 import grade_tame
 import grade_words
-from grade_words import Captured, describe, status_of
+from grade_words import Captured, describe, ran, status_of
 
 
 class _Item:
@@ -22,16 +23,18 @@ def find(tree, text):
     functions that assert, and loops and blocks that do."""
     source = grade_words.Source(text)
     items = []
-    classes = {name: (True, frozenset()) for name in _case_names(tree)}
+    cases, strange = _classes(tree), plain_classes(tree)
     for node in tree.body:
         if isinstance(node, ast.Assert):
             items.append(_Item("assert", _label(node, source), node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
             items.append(_Item("function", node.name, node))
         elif isinstance(node, ast.ClassDef):
-            is_case, methods = classes[node.name] = _class(node, classes)
+            is_case, methods = cases[node.name]
             if is_case:
                 items += [_Item("method", "%s.%s" % (node.name, name), node, name) for name in sorted(methods)]
+            elif node.name in strange:
+                items.append(_Item("class", node.name, node))
     if items:
         return items
     checks = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)
@@ -43,6 +46,31 @@ def find(tree, text):
                 and any(isinstance(inner, ast.Assert) for inner in ast.walk(node)):
             items.append(_Item("assert", _label(node, source), node))
     return items
+
+
+def _classes(tree):
+    """Of each class at the top of the file: is it a TestCase, and the names of its test methods."""
+    found = {name: (True, frozenset()) for name in _case_names(tree)}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = _class(node, found)
+    return found
+
+
+def plain_classes(tree):
+    """Classes that are tests for pytest only: by their name, with methods that are tests or bases that may have some."""
+    classes = _classes(tree)
+    return {node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith("Test")
+            and not classes[node.name][0] and (classes[node.name][1] or any(
+                isinstance(inner, ast.ClassDef) and inner.name.startswith("Test") for inner in node.body) or any(
+                _base_name(base) not in classes and _base_name(base) not in _BARE for base in node.bases))}
+
+
+_BARE = ("object", "ABC", "Exception", "Enum", "IntEnum", "NamedTuple", "TypedDict", "Protocol", "Generic", "dict", "list")
+
+
+def _base_name(base):
+    return base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
 
 
 def _case_names(tree):
@@ -59,7 +87,7 @@ def _class(node, classes):
     """Is it a TestCase, and the names of its test methods, with those of its bases."""
     is_case, names = False, set()
     for base in node.bases:
-        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        name = _base_name(base)
         known_case, inherited = classes.get(name, (name.endswith("TestCase"), ()))
         is_case = is_case or known_case
         names.update(inherited)
@@ -99,6 +127,7 @@ def run(suite, tree, items, steps):
     space = suite.globals(tree)
     suite.bind(space)
     space["@compared"] = grade_words.compared
+    space["@ran"] = ran
     module = type(sys)("tests")
     space = suite.space = _adopt(module, space)
     if not suite.tame:
@@ -106,6 +135,9 @@ def run(suite, tree, items, steps):
     _script(suite, steps, space)
     _functions(suite, items, space)
     _cases(suite, items, space)
+    for number, item in enumerate(items):
+        if item.kind == "class":
+            suite.result(number, "error", "a test class that is no unittest.TestCase needs pytest, which is not installed")
 
 
 def _adopt(module, space):
@@ -115,15 +147,20 @@ def _adopt(module, space):
 
 # ---- scripts -------------------------------------------------------------------------------------
 
+_LAZY = re.compile(r"\b(yield|async)\b")
+
+
 class _Step:
     """One statement of the file: its code, the number of its test if it is one."""
 
     def __init__(self, node, code, number):
         self.node, self.code, self.number = node, code, number
+        self.imports = not isinstance(node, (ast.Assert, ast.Expr, ast.FunctionDef, ast.ClassDef)) and any(
+            isinstance(inner, (ast.Import, ast.ImportFrom)) for inner in ast.walk(node))
 
 
 def _steps(suite, tree, numbers):
-    asserts = grade_words.Asserts(suite.text)
+    asserts = grade_words.Asserts(suite.text, grade_words.dead_functions(tree) if _LAZY.search(suite.text) else ())
     flags = _future(tree)
     for node in tree.body:
         asserts.statement(node)
@@ -149,11 +186,15 @@ def _script(suite, steps, space):
                 continue
             try:
                 exec(code, space)
-            except (Exception, SystemExit) as e:
+                suite.untroubled()
+                if step.imports:
+                    suite.bind(space, again=True)
+            except (Exception, SystemExit, grade_side.Trouble) as e:
                 broken |= _names(node, ast.Store)
                 if not said:
                     suite.broken("line %d of the tests failed: %s" % (node.lineno, describe(e)))
                 said = True
+                grade_side.Trouble.seen = None
     del captured
 
 
@@ -231,7 +272,7 @@ def _around(suite, space, name):
     try:
         with Captured():
             _call(space.get(name), sys.modules.get("tests"))
-    except Exception as e:
+    except (Exception, grade_side.Trouble) as e:
         return suite.broken("%s failed: %s" % (name, describe(e)))
     return True
 
@@ -261,7 +302,30 @@ def _required(function):
 def _finished(value):
     if type(value).__name__ == "coroutine":
         import asyncio
-        asyncio.run(value)
+        value = asyncio.run(value)
+    ran(value)
+
+
+def never_runs(method, kind):
+    """Why a test would not run when it is called; None: it would. kind: its TestCase, if it has one."""
+    import inspect
+    if inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
+        return "it is a generator: nothing of it runs"
+    if kind is not None and inspect.iscoroutinefunction(method) and not hasattr(kind, "asyncSetUp"):
+        return "it is a coroutine, which unittest.TestCase does not run (IsolatedAsyncioTestCase does)"
+    return None
+
+
+def _called(kind, call, method):
+    """TestCase._callTestMethod, for those that can tell what a method returned."""
+    reason = never_runs(method, kind)
+    if reason is not None:
+        raise grade_side.Trouble(reason)
+    if call is not None:
+        return call(method)
+    value = method()
+    if value is not None:
+        ran(value)
 
 
 # ---- unittest ------------------------------------------------------------------------------------
@@ -279,6 +343,8 @@ def _cases(suite, items, space):
             suite.result(number, "not_run", "it was not defined")
             continue
         test = kind(item.owner)
+        call = test._callTestMethod if isinstance(test, unittest.IsolatedAsyncioTestCase) else None
+        test._callTestMethod = functools.partial(_called, kind, call)
         numbers[id(test)] = number
         tests.append(test)
         known.add((kind, item.owner))

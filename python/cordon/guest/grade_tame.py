@@ -81,7 +81,7 @@ def is_tame(codes, known, attributes):
         names.update(code.co_names)
         stack += [part for part in code.co_consts if hasattr(part, "co_code")]
     names -= _GOOD
-    names.discard("@compared")  # grade_words put it there: no text of anyone's can
+    names.difference_update(("@compared", "@ran"))  # grade_words put them there: no text of anyone's can
     if not names:
         return True
     if any(name.startswith("_") for name in names) or not _BAD.isdisjoint(names):

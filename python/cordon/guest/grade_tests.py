@@ -11,6 +11,7 @@ import ast
 import builtins
 import importlib.util
 import json
+import opcode
 import os
 import re
 import sys
@@ -18,7 +19,7 @@ import time
 
 import grade_side as side_module
 import grade_wire as wire
-from grade_words import MAX_OUTPUT, clean, describe
+from grade_words import MAX_OUTPUT, Deferred, Names, clean, describe, perhaps_missing
 
 MAX_MESSAGE = 4000
 MAX_TESTS = 100_000
@@ -43,10 +44,13 @@ class Suite:
         self.began = None
         self.defined = None
         self.tree = None
+        self.own = set()  # names the tests define
         self.tame = False  # it leaves nothing behind
         self._prelude = None
         self._imports = None
         self.space = {}  # where the tests run
+        self.bound = {}  # names that are the submission's by order
+        side_module.Trouble.seen = None
 
     def send(self, kind, value):
         wire.write_frame(self.output, kind, json.dumps(value).encode("ascii"))
@@ -91,12 +95,19 @@ class Suite:
             return
         self.done.add(number)
         gone = getattr(self.side, "gone", None)
-        if status == "passed" and gone is not None:  # the tests made light of it
-            status, message = "error", gone
+        trouble, side_module.Trouble.seen = side_module.Trouble.seen, None
+        if status == "passed" and (gone or trouble) is not None:  # the tests made light of it
+            status, message = "error", gone or trouble
         if seconds is None:
             seconds = time.perf_counter() - self.began[1] if self.began and self.began[0] == number else 0.0
         self.send(b"R", {"i": number, "s": status, "m": clean(message)[:MAX_MESSAGE],
                          "t": int(seconds * 1e9), "o": clean(output)[:MAX_OUTPUT]})
+
+    @staticmethod
+    def untroubled():
+        """Nothing went wrong that was swallowed then."""
+        if side_module.Trouble.seen is not None:
+            raise side_module.Trouble(side_module.Trouble.seen)
 
     # -- names ----------------------------------------------------------------------------------
 
@@ -108,7 +119,7 @@ class Suite:
 
     def its(self, name):
         if self.side is None:
-            raise RuntimeError("the tests use %r of the submission while they are collected" % name)
+            raise side_module.Trouble("the tests use %r of the submission while they are collected" % name)
         return self.side.get(name)
 
     def public(self):
@@ -119,8 +130,10 @@ class Suite:
 
     def globals(self, tree):
         """Where test code runs: its own names, then the builtins, then the submission's."""
-        space = {"__name__": "tests", "__builtins__": side_module.Names(self.lookup), "__file__": self.path}
+        names = Names(self.lookup, perhaps_missing(tree) if "NameError" in self.text else ())
+        space = {"__name__": "tests", "__builtins__": names, "__file__": self.path}
         self.tree = tree
+        self.own = defined_by(tree)
         for name in sorted(modules_used(tree, self.text)):
             try:
                 space[name] = __import__(ALIASES.get(name, name))
@@ -129,8 +142,6 @@ class Suite:
         self.background()
         if self._imports is not None:
             exec(self._imports, space)
-            for name in self.defined & set(space["__builtins__"]):
-                self.job.setdefault("entry", []).append(name)
         if self._prelude is not None:
             exec(self._prelude, space)
         return space
@@ -145,6 +156,8 @@ class Suite:
             imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
             self._imports = compile(ast.Module(imports, []), "reference.py", "exec", dont_inherit=True)
             self.defined = defined_by(tree)
+            if self.job.get("prelude"):
+                self.defined -= defined_by(ast.parse(self.job["prelude"]))
         return [code for code in (self._prelude, self._imports) if code is not None]
 
     def known(self, tree):
@@ -155,13 +168,26 @@ class Suite:
         trees = [tree] + [ast.parse(self.job[name]) for name in ("prelude", "reference") if self.job.get(name)]
         return {node.attr for part in trees for node in ast.walk(part) if isinstance(node, ast.Attribute)}
 
-    def bind(self, space):
-        """Names that are the submission's by order of the task, also where something else has the name."""
-        for name in self.job.get("entry", ()):
-            try:
-                space[name] = self.side.get(name)
-            except KeyError:
-                space.pop(name, None)
+    def ordered(self, space):
+        """Names that are the submission's by order of the task, where something else may have them: the caller's, and
+        those of a reference that are builtins or came with a star."""
+        names = list(self.job.get("entry", ()))
+        if self.defined:
+            names += sorted(name for name in self.defined if name in space or name in space["__builtins__"])
+        return names
+
+    def bind(self, space, again=False):
+        """Without a definition of the submission's every use of such a name is an error. What the tests themselves
+        define is not bound again."""
+        for name in self.ordered(space):
+            if name not in self.bound:
+                try:
+                    self.bound[name] = self.side.get(name)
+                except KeyError:
+                    self.bound[name] = Deferred(self, name)
+            elif again and name in self.own:
+                continue
+            space[name] = self.bound[name]
 
 
 class _InProcess:
@@ -179,7 +205,7 @@ class _InProcess:
         module = type(sys)("submission")
         module.__file__ = "submission.py"
         self._names = module.__dict__
-        for name in ("submission", request.get("module") or "submission"):
+        for name in own_modules(request.get("module")):
             sys.modules[name] = module
         if request.get("imports") is not None:
             self._control(request, module)
@@ -291,7 +317,8 @@ def needs_pytest(tree, text):
             required = len(args.posonlyargs) + len(args.args) - len(args.defaults)
             tests, wants = True, wants or required > 0
         elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            tests, wants = True, wants or not node.bases
+            import grade_plain
+            tests, wants = True, wants or node.name in grade_plain.plain_classes(tree)
     return (wants or uses and tests) and importlib.util.find_spec("pytest") is not None
 
 
@@ -323,10 +350,12 @@ class _Module(type(sys)):
         if name.startswith("__"):
             raise AttributeError(name)
         if suite.side is None:
-            return side_module.Deferred(suite, name)
+            return Deferred(suite, name)
         try:
             return suite.side.get(name)
         except KeyError:
+            if _reads(sys._getframe(1)):
+                raise side_module.Missing(name) from None
             raise AttributeError("module %r has no attribute %r" % (self.__name__, name)) from None
 
 
@@ -338,9 +367,25 @@ def free_names():
 _free = []
 
 
+def own_modules(name):
+    """Names of the submission's module: that of its file, too, unless a module of the tests' has it (numpy.py)."""
+    try:
+        is_free = name and (name in _free or importlib.util.find_spec(name) is None)
+    except (ImportError, ValueError):
+        is_free = False
+    return ["submission", name] if is_free else ["submission"]
+
+
+_READS = frozenset(opcode.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in opcode.opmap)
+
+
+def _reads(frame):
+    """Is the frame at `module.name`, and not at hasattr() or an import, which tell what is missing in their own way?"""
+    return frame.f_code.co_code[frame.f_lasti] in _READS
+
+
 def import_from_submission(suite):
-    own = [name for name in (suite.job.get("module"), "submission") if name]
-    sys.meta_path.insert(0, _Finder(suite, frozenset(own + _free)))
+    sys.meta_path.insert(0, _Finder(suite, frozenset(own_modules(suite.job.get("module")) + _free)))
 
 
 def compiled(modules):

@@ -17,6 +17,7 @@ INPUT, OUTPUT = 200, 201
 MAX_PRINTED = 1 << 20
 _FLAGS = (("c", "__call__"), ("i", "__iter__"), ("n", "__next__"), ("l", "__len__"), ("g", "__getitem__"),
           ("w", "__enter__"), ("a", "__await__"))
+_WORDS = {"and": "and_", "or": "or_"}  # operators that are words of Python
 
 
 class _Printed(io.BytesIO):
@@ -46,6 +47,7 @@ class _Side:
         self.read = wire.decoder(self.given)
         self.objects = {}
         self.numbers = {}
+        self.tokens = {}
         self.copy_back = False
         self.loop = None
 
@@ -62,6 +64,10 @@ class _Side:
     def other(self, value):
         """What is no plain data stays here; the tests get a number for it."""
         kind = type(value)
+        if kind is object:
+            for number, token in self.tokens.items():
+                if token is value:
+                    return '{"o":%d}' % number
         if kind.__module__ in ("decimal", "fractions", "datetime") or (
                 kind.__module__ == "numpy" and hasattr(value, "dtype")) or (
                 not issubclass(kind, type) and issubclass(kind, (int, float, str, bytes, bytearray, dict, list, tuple,
@@ -75,12 +81,14 @@ class _Side:
             number = self.numbers[id(value)] = len(self.objects) + 1
             self.objects[number] = value
         kind = type(value)
-        flags = "".join(flag for flag, name in _FLAGS if hasattr(kind, name))
+        flags = "".join(flag for flag, name in _FLAGS if _has(kind, name))
+        if "n" in flags and "i" in flags and kind.__module__ in ("builtins", "itertools"):
+            flags = flags.replace("i", "s")
         name = getattr(value, "__name__", None) if callable(value) else None
         name = name if type(name) is str else kind.__name__
         if isinstance(value, type) and issubclass(value, Exception):
-            flags += "e"
-            name += "|" + next((base.__name__ for base in value.__mro__ if base.__module__ == "builtins"), "")
+            bases = [self.handle(base) for base in value.__bases__ if issubclass(base, Exception) and base is not Exception]
+            return wire.encode_handle(number, flags + ("e" if value.__module__ == NAME else "p"), _full_name(value), bases)
         return wire.encode_handle(number, flags, name)
 
     def given(self, tag, content):
@@ -88,6 +96,10 @@ class _Side:
             return self.objects[content]
         if tag == "c":
             return _Callback(self, content)
+        if tag == "g":
+            return _Items(_Callback(self, content))
+        if tag == "o":
+            return self.tokens.setdefault(content, object())
         if tag == "n":
             return vars(builtins)[content]
         raise ValueError("an unknown tag")
@@ -122,13 +134,15 @@ class _Side:
             text = str(error)
         except BaseException:
             text = ""
-        own = "null"
+        own = itself = "null"
+        line = _place(error)
         for base in kind.__mro__:
             if base.__module__ == NAME:
-                own = self.handle(base)
+                own, itself = self.handle(base), self.handle(error.with_traceback(None))
                 break
-        self.answer("error", wire.encode([base.__name__ for base in kind.__mro__ if issubclass(base, BaseException)]),
-                    args, wire.encode(text[:10000]), own, wire.encode(_place(error)))
+        thrown = getattr(error, "__cordon_thrown__", None)
+        self.answer("error", wire.encode([_full_name(base) for base in kind.__mro__ if issubclass(base, BaseException)]), args,
+                    wire.encode(text[:10000]), own, wire.encode(line), wire.encode(thrown if type(thrown) is int else None), itself)
 
     def load(self, source, options, guard):
         try:
@@ -200,12 +214,34 @@ class _Side:
         setattr(self.objects[number], name, value)
         return ["null"]
 
+    def do_delattr(self, number, name):
+        delattr(self.objects[number], name)
+        return ["null"]
+
     def do_item(self, number, key):
         return [self.encoded(self.objects[number][key])]
 
     def do_setitem(self, number, key, value):
         self.objects[number][key] = value
         return ["null"]
+
+    def do_delitem(self, number, key):
+        del self.objects[number][key]
+        return ["null"]
+
+    def do_op(self, number, name, other):
+        import _operator
+        name = _WORDS.get(name, name)
+        return [self.encoded(getattr(_operator, name, divmod)(self.objects[number], other))]
+
+    def do_unary(self, number, name, *more):
+        import _operator
+        import math
+        work = getattr(_operator, name, None) or getattr(builtins, name, None) or getattr(math, name)
+        return [self.encoded(work(self.objects[number], *more))]
+
+    def do_has(self, number, name):
+        return [wire.encode(_has(type(self.objects[number]), name))]
 
     def do_iter(self, number):
         return [self.handle(iter(self.objects[number]))]
@@ -222,8 +258,14 @@ class _Side:
     def do_text(self, number, how):
         return [wire.encode(str(self.objects[number]) if how == "str" else repr(self.objects[number]))]
 
+    def do_format(self, number, spec):
+        return [wire.encode(format(self.objects[number], spec))]
+
     def do_is(self, number, kind):
-        return [wire.encode(isinstance(self.objects[number], self.objects[kind]))]
+        return [wire.encode(isinstance(self.objects[number], kind))]
+
+    def do_sub(self, number, kind):
+        return [wire.encode(issubclass(self.objects[number], kind))]
 
     def do_await(self, number):
         if self.loop is None:
@@ -237,9 +279,16 @@ class _Side:
     def do_enter(self, number):
         return [self.encoded(type(self.objects[number]).__enter__(self.objects[number]))]
 
-    def do_exit(self, number):
-        type(self.objects[number]).__exit__(self.objects[number], None, None, None)
-        return ["null"]
+    def do_exit(self, number, told):
+        error = _told(*told) if told is not None else None
+        leave = type(self.objects[number]).__exit__
+        try:
+            answer = leave(self.objects[number], type(error) if error is not None else None, error, None)
+        except BaseException as e:
+            if e is not error:
+                raise
+            answer = False
+        return [wire.encode(bool(answer))]
 
 
 class _Callback:
@@ -258,9 +307,51 @@ class _Callback:
             request = side.read(data)
             if request[0] == "return":
                 return request[1]
+            if request[0] == "stop":
+                raise StopIteration
             if request[0] == "raise":
-                raise RuntimeError("a function of the tests failed")
+                error = _told(*request[2:])
+                error.__cordon_thrown__ = request[1]
+                raise error
             side.one(data)
+
+
+class _Items:
+    """An iterator of the tests."""
+
+    def __init__(self, more):
+        self._more = more
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self._more()
+
+
+def _full_name(kind):
+    return kind.__name__ if kind.__module__ in ("builtins", NAME) else "%s.%s" % (kind.__module__, kind.__name__)
+
+
+def _told(names, args, own):
+    """An exception of the tests, or one of ours that was there."""
+    if isinstance(own, BaseException):
+        return own
+    for kind in [own] + [vars(builtins).get(name) for name in names]:
+        try:
+            if issubclass(kind, BaseException):
+                return kind(*args)
+        except Exception:
+            pass
+    return RuntimeError("a function of the tests failed")
+
+
+def _has(kind, name):
+    """Do objects of the kind have the method? Not the kind itself, whose own kind may have one."""
+    for base in kind.__mro__:
+        if base is not object and name in vars(base):
+            return vars(base)[name] is not None
+    return False
 
 
 def _place(error):

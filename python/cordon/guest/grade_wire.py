@@ -97,8 +97,10 @@ def _write(value, out, other, depth):
         out(special)
 
 
-def encode_handle(number, flags, name):
-    return '{"h":[%d,"%s",%s]}' % (number, flags, _quoted(name[:200]))
+def encode_handle(number, flags, name, bases=None):
+    """bases: of a class of exceptions, as texts."""
+    more = "" if bases is None else ",[%s]" % ",".join(bases)
+    return '{"h":[%d,"%s",%s%s]}' % (number, flags, _quoted(name[:200]), more)
 
 
 _ODD = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -154,6 +156,7 @@ _WRITERS = {
     bytearray: _hexadecimal("a"),
     complex: _tagged("j", lambda value: (value.real, value.imag)),
     range: _tagged("r", lambda value: (value.start, value.stop, value.step)),
+    slice: _tagged("l", lambda value: (value.start, value.stop, value.step)),
     type(...): lambda value, out, other, depth: out('{"k":"Ellipsis"}'),
 }
 _BASES = (
@@ -188,7 +191,8 @@ def _special(kind, value):
         return '{"x":["Decimal",%s]}' % _quoted(str(value))
     if name == "fractions.Fraction":
         return '{"x":["Fraction",%s]}' % _quoted("%d/%d" % (value.numerator, value.denominator))
-    if name in ("datetime.date", "datetime.datetime", "datetime.time") and getattr(value, "tzinfo", None) is None:
+    if name in ("datetime.date", "datetime.datetime", "datetime.time") and (
+            getattr(value, "tzinfo", None) is None or type(value.tzinfo).__qualname__ == "timezone"):
         return '{"x":[%s,%s]}' % (_quoted(name[9:]), _quoted(value.isoformat()))
     if name == "datetime.timedelta":
         return '{"x":["timedelta","%d %d %d"]}' % (value.days, value.seconds, value.microseconds)
@@ -266,6 +270,12 @@ def _numbers(row, count, kinds):
     return row
 
 
+def _slice(row):
+    if len(row) != 3:
+        raise ValueError("not a slice")
+    return slice(*row)
+
+
 def _integer(text):
     if len(text) > 1 << 20:
         raise ValueError("too large a number")
@@ -278,14 +288,19 @@ def _array(row):
     _numbers(row[1], len(row[1]), (int,))
     data = bytes.fromhex(row[2])
     size = int(row[0][1:])
+    most = len(data) or (MAX_FRAME if 0 in row[1] else 0)  # without elements the other sides may have any length
     for side in row[1]:
-        if not 0 <= side <= len(data):
+        if not 0 <= side <= most:
             raise ValueError("not the shape of an array")
         size *= side
     if len(row[1]) > 32 or size != len(data):
         raise ValueError("not the bytes of an array")
     import numpy
-    return numpy.frombuffer(data, dtype="<" + row[0]).reshape(row[1]).copy()
+    array = numpy.frombuffer(data, dtype="<" + row[0]).reshape(row[1]).copy()
+    return array if data or empty_array is None else empty_array(array)
+
+
+empty_array = None  # what one side makes of those
 
 
 _ARRAYS = frozenset("b1 i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 c8 c16".split())
@@ -320,6 +335,7 @@ _BUILDERS = {
     "i": (str, _integer),
     "j": (list, lambda row: complex(*_numbers(row, 2, (float, int)))),
     "r": (list, lambda row: range(*_numbers(row, 3, (int,)))),
+    "l": (list, _slice),
     "x": (list, _extra),
     "y": (list, _array),
 }

@@ -15,18 +15,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/util.h"
 
 #define HTTP_HEAD_MAX 65536
 #define HTTP_DEFAULT "/var/run/docker.sock"
-
-uint64_t http_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
+#define HTTP_BUSY_NS 5000000 /* between two tries to connect */
 
 static int http_wrong_host(const char *text, struct cordon_err *err)
 {
@@ -69,7 +64,7 @@ int http_parse_host(const char *text, struct http_host *ret_host, struct cordon_
 int http_wait(struct http *h, short events, struct cordon_err *err)
 {
     for (;;) {
-        uint64_t now = http_now_ns();
+        uint64_t now = clock_ns();
         int64_t rest = (int64_t)(h->deadline_ns - now) / 1000000;
         struct pollfd p = {.fd = h->fd, .events = events};
         int n = now >= h->deadline_ns ? 0 : poll(&p, 1, (int)MIN(rest + 1, 1000000));
@@ -79,7 +74,7 @@ int http_wait(struct http *h, short events, struct cordon_err *err)
             continue;
         if (n < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "docker", errno, "poll");
-        if (http_now_ns() >= h->deadline_ns)
+        if (clock_ns() >= h->deadline_ns)
             return err_set(err, CORDON_ERR_INTERNAL, "docker", 0,
                            "the Docker engine does not answer");
     }
@@ -90,10 +85,14 @@ static int http_connect_fd(struct http *h, const struct sockaddr *address, sockl
     h->fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (h->fd < 0)
         return -1;
-    if (connect(h->fd, address, len) == 0)
-        return 0;
-    int e = errno;
-    if (e == EINPROGRESS || e == EAGAIN) {
+    int e = 0;
+    /* EAGAIN of a unix socket: too many wait before us, and nothing tells when they are fewer */
+    while (connect(h->fd, address, len) < 0 && (e = errno) == EAGAIN &&
+           clock_ns() < h->deadline_ns) {
+        nanosleep(&(struct timespec){.tv_nsec = HTTP_BUSY_NS}, NULL);
+        e = 0;
+    }
+    if (e == EINPROGRESS) {
         struct cordon_err drop;
         socklen_t size = sizeof(e);
         if (http_wait(h, POLLOUT, &drop) < 0)
@@ -153,7 +152,7 @@ int http_no_engine(const struct http_host *host, int e, struct cordon_err *err)
 int http_open(struct http *h, const struct http_host *host, int timeout_ms, struct cordon_err *err)
 {
     *h = HTTP_INIT;
-    h->deadline_ns = http_now_ns() + (uint64_t)timeout_ms * 1000000u;
+    h->deadline_ns = clock_ns() + (uint64_t)timeout_ms * 1000000u;
     int r;
     bool refused = false;
     if (host->tls)

@@ -42,8 +42,6 @@ struct http {
  * /var/run/docker.sock. */
 int http_parse_host(const char *text, struct http_host *ret_host, struct cordon_err *err);
 
-uint64_t http_now_ns(void);
-
 /* Connects and sends the head and the body. `type` is the body's media type; NULL with upgrade: the
  * connection is to become a raw stream. errno tells why a connection failed. */
 int http_open(struct http *h, const struct http_host *host, int timeout_ms, struct cordon_err *err);

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "backend/docker/image.h"
+#include "base/nsnum.h"
 #include "base/util.h"
 
 /* Field 22 of /proc/PID/stat, behind a name that may hold anything. 0: there is no such process, or
@@ -35,12 +35,10 @@ static unsigned long long owner_start(long pid)
 static void owner_place(char *ret, size_t size)
 {
     char boot[40] = "";
-    struct stat st = {0};
     _cleanup_close_ int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : read(fd, boot, sizeof(boot) - 1);
     boot[n > 0 ? strcspn(boot, "\n") : 0] = '\0';
-    (void)stat("/proc/self/ns/pid", &st);
-    snprintf(ret, size, "%s/%llu", boot, (unsigned long long)st.st_ino);
+    snprintf(ret, size, "%s/%llu", boot, (unsigned long long)namespace_number("/proc/self/ns/pid"));
 }
 
 void owner_text(char *ret, size_t size)

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/fdsend.h"
 #include "base/jsonw.h"
@@ -216,7 +217,7 @@ static void session_kill(struct session *s)
     if (s->killed)
         return;
     s->killed = true;
-    s->killed_ns = http_now_ns();
+    s->killed_ns = clock_ns();
     char signal[16];
     snprintf(signal, sizeof(signal), "%d", INIT_END_SIGNAL);
     if (!s->stdio.started || s->inside || engine_kill(&s->engine, s->id, signal, &drop) < 0)
@@ -231,7 +232,7 @@ static void session_check_files(struct session *s)
     if (!s->files.failed || s->forced)
         return;
     if (!s->killed)
-        s->killed_ns = http_now_ns();
+        s->killed_ns = clock_ns();
     s->killed = s->forced = true;
     if (fork() != 0)
         return;
@@ -245,7 +246,7 @@ static void session_check_files(struct session *s)
 /* pid 1 was told to end everything; when it does not, the engine does. */
 static int session_check_end(struct session *s, struct cordon_err *err)
 {
-    uint64_t now = http_now_ns();
+    uint64_t now = clock_ns();
     if (!s->killed)
         return 0;
     /* what it sends when everything has ended takes as long as it takes */
@@ -281,7 +282,7 @@ static void session_listen(struct session *s)
 static int session_take_end(struct session *s, struct cordon_err *err)
 {
     _cleanup_buf_ struct buf answer = BUF_INIT(65536);
-    s->wait.deadline_ns = http_now_ns() + ENGINE_CALL_MS * UINT64_C(1000000);
+    s->wait.deadline_ns = clock_ns() + ENGINE_CALL_MS * UINT64_C(1000000);
     if (http_read_body(&s->wait, &answer, err) < 0)
         return -1;
     struct arena arena = {0};
@@ -308,7 +309,7 @@ static int session_step(struct session *s, struct cordon_err *err)
         return err_nomem(err, "docker");
     session_check_files(s);
     if (s->stdio.started && !s->started_ns) {
-        struct helper_message m = {.type = HELPER_STARTED, .time_ns = http_now_ns()};
+        struct helper_message m = {.type = HELPER_STARTED, .time_ns = clock_ns()};
         _cleanup_close_ int channel = s->holds ? channel_accept(&s->channel) : -1;
         s->started_ns = m.time_ns;
         session_say(&m, channel);
@@ -319,7 +320,7 @@ static int session_step(struct session *s, struct cordon_err *err)
         return -1;
     if (s->inside && s->stdio.attach_ended && !s->gone) {
         s->gone = true; /* as far as we are concerned */
-        s->ended_ns = http_now_ns();
+        s->ended_ns = clock_ns();
     }
     return session_check_end(s, err);
 }

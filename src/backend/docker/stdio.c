@@ -46,6 +46,13 @@ static bool out_is_busy(const struct stdio_out *o)
     return o->fd >= 0 && o->pending.len - o->done > 0;
 }
 
+/* The engine carries each stream by itself: a guest's output may come before the report that went
+ * before it. Nobody is to see it, and end the guest for it, while nothing is known of its wall. */
+static bool stdio_holds_back(const struct stdio *s)
+{
+    return !s->started && !s->ended && !s->attach_ended;
+}
+
 /* How much of the end could be the beginning of the secret. */
 static size_t scan_partial(const struct buf *scan, const uint8_t *secret)
 {
@@ -179,8 +186,9 @@ static bool stdio_has_input(const struct stdio *s)
 
 void stdio_poll(const struct stdio *s, struct pollfd *fds)
 {
-    bool room = s->out[0].pending.len - s->out[0].done < STDIO_PENDING_MAX &&
-                s->out[1].pending.len - s->out[1].done < STDIO_PENDING_MAX;
+    bool held = stdio_holds_back(s);
+    bool room = held || (s->out[0].pending.len - s->out[0].done < STDIO_PENDING_MAX &&
+                         s->out[1].pending.len - s->out[1].done < STDIO_PENDING_MAX);
     short attach = (short)((room && !s->is_raw ? POLLIN : 0) | (stdio_has_input(s) ? POLLOUT : 0));
     fds[0] =
         (struct pollfd){.fd = s->attach_ended || !attach ? -1 : s->attach_fd, .events = attach};
@@ -188,8 +196,8 @@ void stdio_poll(const struct stdio *s, struct pollfd *fds)
         .fd = s->in_fd >= 0 && !stdio_has_input(s) && !s->attach_ended ? s->in_fd : -1,
         .events = POLLIN};
     for (int i = 0; i < 2; i++) {
-        fds[2 + i] =
-            (struct pollfd){.fd = out_is_busy(&s->out[i]) ? s->out[i].fd : -1, .events = POLLOUT};
+        bool busy = out_is_busy(&s->out[i]) && !held;
+        fds[2 + i] = (struct pollfd){.fd = busy ? s->out[i].fd : -1, .events = POLLOUT};
         fds[4 + i] =
             (struct pollfd){.fd = s->is_raw && room ? s->raw_fds[i] : -1, .events = POLLIN};
     }
@@ -292,8 +300,8 @@ int stdio_step(struct stdio *s, const struct pollfd *fds)
     }
     if (!s->attach_ended)
         stdio_send(s);
-    out_flush(&s->out[0]);
-    out_flush(&s->out[1]);
+    for (int i = 0; i < 2 && !stdio_holds_back(s); i++)
+        out_flush(&s->out[i]);
     return 0;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/raw.h"
 #include "base/sys.h"
@@ -74,52 +75,55 @@ static void describe(struct cgroup *cg)
 }
 
 /* Is it the directory of an earlier slot, seen through another mount or link? */
-static bool find_alias(const struct cgroup *cg, enum cgroup_slot slot)
+static bool find_alias(const struct cgroup *cg, enum cgroup_slot slot, const char *path)
 {
     struct stat mine, other;
-    if (fstat(cg->dir[slot].fd, &mine) < 0)
+    if (lstat(path, &mine) < 0)
         return false;
     for (int i = 0; i < (int)slot; i++) {
-        if (cg->dir[i].fd >= 0 && fstat(cg->dir[i].fd, &other) == 0 &&
+        if (cg->dir[i].path[0] && lstat(cg->dir[i].path, &other) == 0 &&
             other.st_dev == mine.st_dev && other.st_ino == mine.st_ino)
             return true;
     }
     return false;
 }
 
-/* 0, -EEXIST when the name is taken (nothing of this slot is ours then), or another -errno. */
+/* Only what a process enters it by is open then: see open_dirs(). 0, -EEXIST when the name is taken
+ * (nothing of this slot is ours then), or another -errno. */
 static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot)
 {
     struct cgroup_dir *dir = &cg->dir[slot];
-    char path[CGROUP_PATH_MAX];
-    snprintf(path, sizeof(path), "%s/%s", parent, cg->name);
+    char path[CGROUP_PATH_MAX], enter[CGROUP_PATH_MAX + 16];
+    if (!str_join(path, sizeof(path), parent, "/", cg->name))
+        return -ENAMETOOLONG;
     bool existed = mkdir(path, 0755) < 0;
     if (existed && errno != EEXIST)
         return -errno;
-
-    int r = 0;
-    dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (dir->fd < 0) {
-        r = -errno;
-    } else if (existed) {
-        dir->alias = find_alias(cg, slot);
-        if (!dir->alias)
-            r = -EEXIST;
-    }
+    dir->alias = existed && find_alias(cg, slot, path);
+    if (existed && !dir->alias)
+        return -EEXIST;
     /* A thread may write 0 to v1's tasks file to move itself alone, which needs no grace period. */
-    if (r == 0 && !dir->alias) {
-        dir->enter_fd = openat(dir->fd, slot == SLOT_V2 ? "cgroup.procs" : "tasks",
-                               O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (dir->enter_fd < 0)
-            r = -errno;
-    }
-    if (r < 0) {
-        util_close(&dir->fd);
-        if (!existed)
-            rmdir(path);
-        return r;
+    str_join(enter, sizeof(enter), path, "/", slot == SLOT_V2 ? "cgroup.procs" : "tasks");
+    if (!dir->alias && (dir->enter_fd = open(enter, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0) {
+        int e = errno;
+        rmdir(path);
+        return -e;
     }
     memcpy(dir->path, path, sizeof(path));
+    return 0;
+}
+
+/* Those that were made. */
+static int open_dirs(struct cgroup *cg, struct cordon_err *err)
+{
+    for (int slot = 0; slot < SLOT_COUNT; slot++) {
+        struct cgroup_dir *dir = &cg->dir[slot];
+        if (!dir->path[0] || dir->fd >= 0)
+            continue;
+        dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        if (dir->fd < 0)
+            return cgroup_err(err, errno, dir->path, NULL);
+    }
     return 0;
 }
 
@@ -135,7 +139,9 @@ int cgroup_remake(struct cgroup *cg, enum cgroup_slot slot)
     util_close(&dir->enter_fd);
     util_close(&dir->fd);
     dir->path[0] = '\0';
-    return make_dir(cg, parent, slot);
+    struct cordon_err ignored;
+    r = make_dir(cg, parent, slot);
+    return r < 0 || open_dirs(cg, &ignored) == 0 ? r : -EIO;
 }
 
 static void remove_dirs(struct cgroup *cg, int down_to, uint64_t deadline_ns)
@@ -234,7 +240,7 @@ int cgroup_create(const struct host_cgroups *where, const struct plan_limits *li
         cg->dir[slot].fd = cg->dir[slot].enter_fd = -1;
 
     if (cgroup_v2_prepare(where, err) < 0 ||
-        make_dirs(cg, where, limits, SLOT_V2, SLOT_V2, err) < 0)
+        make_dirs(cg, where, limits, SLOT_V2, SLOT_V2, err) < 0 || open_dirs(cg, err) < 0)
         goto fail;
     take_controls(cg, where, limits);
     if (cgroup_v2_limit(cg, limits, err) < 0)
@@ -248,13 +254,26 @@ fail:
     return -1;
 }
 
-int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
-                     const struct plan_limits *limits, struct cordon_err *err)
+int cgroup_make_v1(struct cgroup *cg, const struct host_cgroups *where,
+                   const struct plan_limits *limits, struct cordon_err *err)
 {
-    if (make_dirs(cg, where, limits, SLOT_V2 + 1, SLOT_COUNT - 1, err) < 0)
+    return make_dirs(cg, where, limits, SLOT_V2 + 1, SLOT_COUNT - 1, err);
+}
+
+int cgroup_limit_v1(struct cgroup *cg, const struct host_cgroups *where,
+                    const struct plan_limits *limits, struct cordon_err *err)
+{
+    if (open_dirs(cg, err) < 0)
         return -1;
     take_controls(cg, where, limits);
     return cgroup_v1_limit(cg, limits, err);
+}
+
+int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
+                     const struct plan_limits *limits, struct cordon_err *err)
+{
+    return cgroup_make_v1(cg, where, limits, err) < 0 ? -1
+                                                      : cgroup_limit_v1(cg, where, limits, err);
 }
 
 int cgroup_relimit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err)
@@ -264,7 +283,7 @@ int cgroup_relimit(struct cgroup *cg, const struct plan_limits *limits, struct c
 
 void cgroup_remove_v1(struct cgroup *cg)
 {
-    remove_dirs(cg, SLOT_V2 + 1, cgroup_now_ns() + DESTROY_WAIT_NS);
+    remove_dirs(cg, SLOT_V2 + 1, clock_ns() + DESTROY_WAIT_NS);
 }
 
 unsigned cgroup_controls(const struct cgroup *cg)
@@ -363,7 +382,7 @@ int cgroup_weight(struct cgroup *cg, bool yields)
 
 void cgroup_weigh(struct cgroup *cg, uint64_t throttled_ns)
 {
-    uint64_t now = cgroup_now_ns();
+    uint64_t now = clock_ns();
     bool held_back = throttled_ns > cg->weighed_ns, yields = cg->yields_until_ns != 0;
     if (!(cg->controls & CGROUP_CPU))
         return;
@@ -416,6 +435,6 @@ void cgroup_destroy(struct cgroup *cg)
 {
     if (!cg)
         return;
-    remove_dirs(cg, SLOT_V2, cgroup_now_ns() + DESTROY_WAIT_NS);
+    remove_dirs(cg, SLOT_V2, clock_ns() + DESTROY_WAIT_NS);
     free(cg);
 }

@@ -36,17 +36,12 @@ enum cgroup_control {
 };
 
 struct cgroup_usage {
-    bool has_memory, has_cpu, has_pids; /* which of the numbers below are measured */
+    bool has_memory, has_cpu; /* which of the numbers below are measured */
     uint64_t memory_peak_bytes;
     uint64_t oom_kills; /* processes the kernel killed for the memory limit */
-    /* Times the limit was hit (v1 failcnt, v2 memory.events max). Not by itself a sign of failure:
-     * page cache of a program that merely reads large files hits the limit too and is given back.
-     * And not kept by every kernel: v1 of 6.18 leaves it 0 also when it kills. */
-    uint64_t memory_fails;
     uint64_t cpu_user_ns, cpu_sys_ns;
-    uint64_t pids_peak; /* Cordon's own pid 1 included, as in pids_now; 0 when not known */
-    uint64_t pids_now;
-    uint64_t own_tasks;    /* so many of both are Cordon's */
+    uint64_t pids_peak;    /* 0 when not known */
+    uint64_t own_tasks;    /* so many of them are Cordon's */
     uint64_t pids_refused; /* forks refused at the limit */
     uint64_t throttled_ns;
 };
@@ -59,7 +54,14 @@ unsigned cgroup_offers(const struct host_cgroups *where);
  * where .kind is NONE but .v2 is not empty: kill, CPU time and freezer without limits. */
 int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
                   struct cgroup **ret_cgroup, struct cordon_err *err);
-/* Makes the v1 groups beside it and writes their limits. On failure cgroup_destroy() clears up. */
+/* Makes the v1 groups beside it; then they can be entered, and hold nothing. On failure of this and
+ * the next two cgroup_destroy() clears up. */
+int cgroup_make_v1(struct cgroup *cg, const struct host_cgroups *where,
+                   const struct plan_limits *limits, struct cordon_err *err);
+/* Writes their limits. */
+int cgroup_limit_v1(struct cgroup *cg, const struct host_cgroups *where,
+                    const struct plan_limits *limits, struct cordon_err *err);
+/* Both. */
 int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
                      const struct plan_limits *limits, struct cordon_err *err);
 /* Other values for limits that were set when the groups were made; before the guest is in them. */
@@ -86,6 +88,8 @@ int cgroup_join(const struct cgroup *cg);
  * numbers (pid 1 knows it from getrusage() just before it starts the guest). */
 void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage);
+/* Opens what cgroup_usage() reads of v1 groups, until they are removed. */
+void cgroup_keep_files(struct cgroup *cg);
 /* With what cgroup_usage() said, on a timer. A guest that runs into its CPU percentage wants more
  * cores than it was given, and is on all of them until the kernel stops it for the rest of a
  * period: the kernel gives a group its weight once for every core on which it has much to run, so

@@ -4,7 +4,9 @@
  * the next one of the same kind if what they hold and count is as exact for it as in new ones:
  * nobody is left in them, no more memory is charged to them than the kernel hands out to its cores
  * ahead of use, and every number can be set back or told from what it was. What cannot is made
- * anew: the highest number of processes is kept for ever. */
+ * anew: the highest number of processes is kept for ever.
+ *
+ * Its way of reading files that stay open serves the groups of a single run as well. */
 #include "backend/native/cgroup_internal.h"
 
 #include <errno.h>
@@ -25,15 +27,12 @@ static const struct {
 } kept_files[KEPT_COUNT] = {
     [KEPT_MEMORY_PEAK] = {SLOT_MEMORY, "memory.max_usage_in_bytes"},
     [KEPT_MEMORY_NOW] = {SLOT_MEMORY, "memory.usage_in_bytes"},
-    [KEPT_MEMORY_FAILS] = {SLOT_MEMORY, "memory.failcnt"},
-    [KEPT_SWAP_FAILS] = {SLOT_MEMORY, "memory.memsw.failcnt"},
     [KEPT_OOM] = {SLOT_MEMORY, "memory.oom_control"},
     [KEPT_PIDS_NOW] = {SLOT_PIDS, "pids.current"},
     [KEPT_PIDS_PEAK] = {SLOT_PIDS, "pids.peak"},
     [KEPT_PIDS_EVENTS] = {SLOT_PIDS, "pids.events"},
     [KEPT_CPU_STAT] = {SLOT_CPU, "cpu.stat"},
     [KEPT_CPU_TOTAL] = {SLOT_CPUACCT, "cpuacct.usage"},
-    [KEPT_CPU_USER] = {SLOT_CPUACCT, "cpuacct.usage_user"},
     [KEPT_CPU_SYS] = {SLOT_CPUACCT, "cpuacct.usage_sys"},
 };
 
@@ -56,6 +55,18 @@ ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, s
     else
         close(fd);
     return n;
+}
+
+void cgroup_keep_files(struct cgroup *cg)
+{
+    for (int i = 0; i < KEPT_COUNT; i++) {
+        if (i == KEPT_MEMORY_NOW || i == KEPT_PIDS_NOW || cg->kept[i] >= 0 ||
+            cg->dir[kept_files[i].slot].fd < 0)
+            continue;
+        int fd = cgroup_kept_open(cg, (enum cgroup_kept)i);
+        cg->kept[i] = fd >= 0 ? fd : -1;
+    }
+    cg->keeps = true;
 }
 
 int cgroup_kept_u64(struct cgroup *cg, enum cgroup_kept which, uint64_t *ret_value)
@@ -95,8 +106,8 @@ static bool again_memory(struct cgroup *cg, uint64_t limit)
 
 static bool again_pids(struct cgroup *cg, const struct plan_limits *limits)
 {
-    uint64_t now = cg->last.pids_now;
-    if (now > 0 && (cgroup_kept_u64(cg, KEPT_PIDS_NOW, &now) < 0 || now > 0))
+    uint64_t now;
+    if (cgroup_kept_u64(cg, KEPT_PIDS_NOW, &now) < 0 || now > 0)
         return false;
     if (cg->last.pids_peak == 1)
         return true;

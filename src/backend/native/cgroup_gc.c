@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "base/nsnum.h"
 #include "base/util.h"
 
 #define NAME_PREFIX "cordon-"
@@ -20,13 +22,6 @@
 /* An empty group of another pid namespace: whether its owner lives cannot be seen from here, but no
  * Cordon keeps a group without a process in it for that long. */
 #define FOREIGN_AGE_S 3600
-
-uint64_t cgroup_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void sleep_ns(uint64_t ns)
 {
@@ -48,7 +43,6 @@ static int read_stat(pid_t pid, char *ret_state, uint64_t *ret_start)
 int cgroup_owner_self(struct cgroup_owner *ret_owner)
 {
     static struct cgroup_owner known; /* asked for three times in every start */
-    struct stat st;
     struct cgroup_owner owner = {.pid = getpid()};
     char state;
     if (known.pid == owner.pid) {
@@ -58,9 +52,9 @@ int cgroup_owner_self(struct cgroup_owner *ret_owner)
     int r = read_stat(owner.pid, &state, &owner.start);
     if (r < 0)
         return r;
-    if (stat("/proc/self/ns/pid", &st) < 0)
-        return -errno;
-    owner.pid_ns = st.st_ino;
+    owner.pid_ns = namespace_number("/proc/self/ns/pid");
+    if (owner.pid_ns == 0)
+        return -ENOENT;
     *ret_owner = known = owner;
     return 0;
 }
@@ -137,7 +131,7 @@ int cgroup_rmdir(const char *path, uint64_t deadline_ns)
             return 0;
         if (errno != EBUSY && errno != EINTR)
             return -errno;
-        if (cgroup_now_ns() >= deadline_ns)
+        if (clock_ns() >= deadline_ns)
             return -EBUSY;
         sleep_ns(pause_ns);
         pause_ns = MIN(pause_ns * 2, 5000000u);
@@ -197,8 +191,8 @@ void cgroup_kill_dir(int dir_fd, const char *name)
      * no such file here; there repeated passes win, because pids.max and a dead pid 1 bound the
      * race. */
     bool frozen = cgroup_file_write(dir_fd, "cgroup.freeze", "1") == 0;
-    uint64_t end = cgroup_now_ns() + KILL_WAIT_NS;
-    while (kill_listed(dir_fd, name) > 0 && cgroup_now_ns() < end)
+    uint64_t end = clock_ns() + KILL_WAIT_NS;
+    while (kill_listed(dir_fd, name) > 0 && clock_ns() < end)
         sleep_ns(500000);
     if (frozen)
         cgroup_file_write(dir_fd, "cgroup.freeze", "0");
@@ -239,7 +233,7 @@ static bool remove_stale(const struct host_cgroups *where, const char *name, boo
         if (fd >= 0)
             cgroup_kill_dir(fd, name);
     }
-    uint64_t deadline = may_kill ? cgroup_now_ns() + REMOVE_WAIT_NS : 0;
+    uint64_t deadline = may_kill ? clock_ns() + REMOVE_WAIT_NS : 0;
     for (int slot = SLOT_COUNT - 1; slot >= 0; slot--) {
         const char *parent = cgroup_slot_left(where, (enum cgroup_slot)slot);
         if (!parent[0])

@@ -14,6 +14,7 @@
 #define CGROUP_PATH_MAX (HOST_PATH_MAX + CGROUP_NAME_MAX)
 /* Cordon's own pid 1 lives in the guest's v2 group (but in none of v1). */
 #define CGROUP_OWN_TASKS 1
+#define CGROUP_PIDS_MAX UINT64_C(4194304) /* the kernel takes no larger limit, and has no more */
 
 /* In the order they are made; removed in reverse. The first one that a place offers is the anchor:
  * it exists whenever any other does, so that a search for leftovers lists one directory only. */
@@ -26,19 +27,17 @@ struct cgroup_dir {
     bool alias;   /* the same directory as an earlier slot (co-mounted controllers) */
 };
 
-/* Files of v1 groups that are read for every guest; kept open in groups that are used again. */
+/* Files of v1 groups that are read for every guest; kept open in groups that are used again, and
+ * while the guest of a single run is there. */
 enum cgroup_kept {
     KEPT_MEMORY_PEAK,
     KEPT_MEMORY_NOW,
-    KEPT_MEMORY_FAILS,
-    KEPT_SWAP_FAILS,
     KEPT_OOM,
     KEPT_PIDS_NOW,
     KEPT_PIDS_PEAK,
     KEPT_PIDS_EVENTS,
     KEPT_CPU_STAT,
     KEPT_CPU_TOTAL,
-    KEPT_CPU_USER,
     KEPT_CPU_SYS,
     KEPT_COUNT
 };
@@ -60,8 +59,8 @@ struct cgroup {
     int kept[KEPT_COUNT]; /* -1: not open */
     /* the kernel's counters as they were last read, and as they stood when the guest came */
     struct cgroup_counters {
-        uint64_t memory_fails, oom_kills, pids_refused, throttled_ns, total_ns, sys_ns;
-        uint64_t pids_now, pids_peak;
+        uint64_t oom_kills, pids_refused, throttled_ns, total_ns, sys_ns;
+        uint64_t pids_peak;
     } last, since;
     uint64_t share_used_ns; /* of the CPU quota since it was last filled */
     /* of cgroup_weigh(): what it saw last, and until when the guest has the lower weight; 0: not */
@@ -102,7 +101,6 @@ const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slo
 const char *cgroup_slot_left(const struct host_cgroups *where, enum cgroup_slot slot);
 /* rmdir that bears the short EBUSY after the last process ended; 0 or -errno. */
 int cgroup_rmdir(const char *path, uint64_t deadline_ns);
-uint64_t cgroup_now_ns(void);
 /* Kills what is listed in the directory, again and again until it is empty, at most for 100 ms. */
 void cgroup_kill_dir(int dir_fd, const char *name);
 

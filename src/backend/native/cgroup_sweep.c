@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 
 #define SWEEP_DEPTH 16
@@ -51,7 +52,7 @@ static void sweep_remove(struct sweep *s, int list_fd, const char *name,
         return;
     if (may_kill)
         cgroup_kill_dir(fd, name);
-    if (cgroup_rmdir(s->path, may_kill ? cgroup_now_ns() + SWEEP_WAIT_NS : 0) == 0)
+    if (cgroup_rmdir(s->path, may_kill ? clock_ns() + SWEEP_WAIT_NS : 0) == 0)
         s->removed++;
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/util.h"
 
-#define PERIOD_US 100000u
+#define PERIOD_US 100000u                /* of every new group */
 #define NS_PER_TICK (1000000000u / 100u) /* USER_HZ is 100 on x86-64, whatever the kernel's HZ */
 
 static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
@@ -43,10 +43,7 @@ int cgroup_v1_share(struct cgroup *cg, unsigned percent)
 static int limit_cpu(struct cgroup *cg, unsigned percent, struct cordon_err *err)
 {
     const struct cgroup_dir *dir = &cg->dir[SLOT_CPU];
-    int r = cgroup_file_write_u64(dir->fd, "cpu.cfs_period_us", PERIOD_US);
-    if (r < 0)
-        return cgroup_err(err, -r, dir->path, "cpu.cfs_period_us");
-    r = cgroup_v1_share(cg, percent);
+    int r = cgroup_v1_share(cg, percent);
     /* EINVAL: a group above us has less than that. Then it holds the guest below our limit. */
     if (r < 0 && r != -EINVAL)
         return cgroup_err(err, -r, dir->path, "cpu.cfs_quota_us");
@@ -61,7 +58,7 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
         return -1;
     if (mine & CGROUP_PIDS) {
         const struct cgroup_dir *dir = &cg->dir[SLOT_PIDS];
-        uint64_t most = limits->processes;
+        uint64_t most = MIN(limits->processes, CGROUP_PIDS_MAX);
         int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
         if (r < 0)
             return cgroup_err(err, -r, dir->path, "pids.max");
@@ -78,11 +75,6 @@ static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
     if (cgroup_kept_u64(cg, KEPT_MEMORY_PEAK, &usage->memory_peak_bytes) < 0)
         return;
     usage->has_memory = true;
-    /* Memory and swap are charged first: with both limits equal it is their counter that moves. */
-    uint64_t fails = 0, swap_fails = 0;
-    cgroup_kept_u64(cg, KEPT_MEMORY_FAILS, &fails);
-    cgroup_kept_u64(cg, KEPT_SWAP_FAILS, &swap_fails);
-    usage->memory_fails = fails + swap_fails;
     if (cgroup_kept_read(cg, KEPT_OOM, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
 }
@@ -90,9 +82,6 @@ static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
 static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[256];
-    if (cgroup_kept_u64(cg, KEPT_PIDS_NOW, &usage->pids_now) < 0)
-        return;
-    usage->has_pids = true;
     cgroup_kept_u64(cg, KEPT_PIDS_PEAK, &usage->pids_peak);
     if (cgroup_kept_read(cg, KEPT_PIDS_EVENTS, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "max", &usage->pids_refused);
@@ -109,13 +98,10 @@ void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
     if ((mine & CGROUP_CPU) && cgroup_kept_read(cg, KEPT_CPU_STAT, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "throttled_time", &usage->throttled_ns);
     struct cgroup_counters *last = &cg->last;
-    last->memory_fails = usage->memory_fails;
     last->oom_kills = usage->oom_kills;
     last->pids_refused = usage->pids_refused;
     last->throttled_ns = usage->throttled_ns;
-    last->pids_now = usage->pids_now;
     last->pids_peak = usage->pids_peak;
-    usage->memory_fails -= MIN(usage->memory_fails, cg->since.memory_fails);
     usage->oom_kills -= MIN(usage->oom_kills, cg->since.oom_kills);
     usage->pids_refused -= MIN(usage->pids_refused, cg->since.pids_refused);
     usage->throttled_ns -= MIN(usage->throttled_ns, cg->since.throttled_ns);
@@ -123,14 +109,13 @@ void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
 
 static int v1_cpu_counters(struct cgroup *cg)
 {
-    uint64_t user, sys, total;
+    uint64_t sys, total;
     char text[128];
     if (cgroup_kept_u64(cg, KEPT_CPU_TOTAL, &total) < 0)
         return -1;
-    if (cgroup_kept_u64(cg, KEPT_CPU_USER, &user) < 0 ||
-        cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
+    if (cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
         if (cgroup_file_read(cg->dir[SLOT_CPUACCT].fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
-            cgroup_parse_key(text, "user", &user) < 0 || cgroup_parse_key(text, "system", &sys) < 0)
+            cgroup_parse_key(text, "system", &sys) < 0)
             return -1;
         sys *= NS_PER_TICK;
     }

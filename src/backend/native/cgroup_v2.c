@@ -116,7 +116,7 @@ int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
         cg->sample_memory = faccessat(dir->fd, "memory.peak", F_OK, 0) < 0;
     }
     if (cg->v2_controls & CGROUP_PIDS) {
-        uint64_t most = (uint64_t)limits->processes + CGROUP_OWN_TASKS;
+        uint64_t most = MIN((uint64_t)limits->processes + CGROUP_OWN_TASKS, CGROUP_PIDS_MAX);
         int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
         if (r < 0)
             return cgroup_err(err, -r, dir->path, "pids.max");
@@ -133,7 +133,6 @@ static void usage_memory(int fd, struct cgroup_usage *usage)
     if (cgroup_file_read(fd, "memory.events", text, sizeof(text)) <= 0)
         return;
     usage->has_memory = true;
-    cgroup_parse_key(text, "max", &usage->memory_fails);
     cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
     cgroup_file_u64(fd, "memory.peak", &usage->memory_peak_bytes);
 }
@@ -141,9 +140,6 @@ static void usage_memory(int fd, struct cgroup_usage *usage)
 static void usage_pids(int fd, struct cgroup_usage *usage)
 {
     char text[256];
-    if (cgroup_file_u64(fd, "pids.current", &usage->pids_now) < 0)
-        return;
-    usage->has_pids = true;
     usage->own_tasks = CGROUP_OWN_TASKS;
     cgroup_file_u64(fd, "pids.peak", &usage->pids_peak);
     if (cgroup_file_read(fd, "pids.events", text, sizeof(text)) > 0)

@@ -23,24 +23,24 @@
 #include <unistd.h>
 
 #include "backend/oci/oci.h"
+#include "base/clock.h"
 #include "base/raw.h"
 #include "base/sys.h"
 #include "base/util.h"
 
-uint64_t native_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
+#define CHILD_FAIL_LOOKS 10000 /* a few milliseconds: who writes may have to wait for a core */
 
 _Noreturn void native_child_fail(struct native_child *c, const char *stage, int err,
                                  const char *what)
 {
     struct native_status *s = c->status;
-    /* pid 1 and the process that becomes the guest work side by side: the first failure is told */
-    if (atomic_exchange(&s->failing, 1))
+    /* pid 1 and the process that becomes the guest work side by side: the first failure is told,
+     * and the end of the other one, if that is pid 1, must not cut it short */
+    if (atomic_exchange(&s->failing, 1)) {
+        for (int i = 0; i < CHILD_FAIL_LOOKS && atomic_load(&s->state) != NATIVE_FAILED; i++)
+            raw_call(SYS_sched_yield);
         _exit(1);
+    }
     size_t n = MIN(strlen(stage), sizeof(s->stage) - 1);
     memcpy(s->stage, stage, n);
     s->stage[n] = '\0';
@@ -299,13 +299,13 @@ void native_child_note_end(struct native_child *c)
     s->guest_user_ns = native_tv_ns(ru.ru_utime) - s->guest_user_ns;
     s->guest_sys_ns = native_tv_ns(ru.ru_stime) - s->guest_sys_ns;
     s->guest_rss_bytes = (uint64_t)ru.ru_maxrss * 1024;
-    char word;
+    char word, ended = NATIVE_WORD_ENDED;
     if (c->join_fd > 0 && recv(c->join_fd, &word, 1, MSG_DONTWAIT) == 1)
         s->rejected = 1; /* said before the guest's code began; the guest has no such socket */
     atomic_store(&s->all_dead, 1);
     /* The end of this process would say the same, when the kernel has taken its memory and its
      * namespaces apart; nobody has to wait for that. */
-    (void)!write(c->done_fd, "e", 1);
+    (void)!write(c->done_fd, &ended, 1);
 }
 
 /* Whatever the caller runs as: the guest is an ordinary process in scheduling, address layout and
@@ -400,16 +400,26 @@ static void child_hide(struct native_child *c)
         native_child_fail(c, "dumpable", errno, "prctl");
 }
 
+/* Pages of the supervisor's that we write to are copied then, and while two processes run in one
+ * memory each copy has to be told to the other core: the stack of what follows is copied now. */
+static __attribute__((noinline)) void child_touch_stack(void)
+{
+    volatile char room[8192];
+    for (size_t i = 0; i < sizeof(room); i += 4096)
+        room[i] = 0;
+}
+
 /* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
  * as much as all of our mounts, beginning before the ids are mapped, and fences itself as soon as
  * the places of the root are known. It goes on when nothing of the host is left in reach, which it
  * sees for itself: the kernel takes the host's files away in a moment, but comes back to us only
- * when every core has taken notice. We keep the one right for that until then, with nothing else to
- * do. */
+ * when every core has taken notice. We keep the rights for that and for the last drop until then,
+ * with nothing else to do. */
 static _Noreturn void child_main_beside(struct native_child *c)
 {
     static struct native_guest guest;
-    guest = (struct native_guest){.child = c, .fence_fd = -1};
+    guest = (struct native_guest){.child = c, .fence_fd = -1, .looks = true};
+    child_touch_stack();
     native_guest_begin(&guest);
     child_become_guest(c);
     native_guest_step(&guest, NATIVE_IDS_MAPPED);
@@ -421,7 +431,8 @@ static _Noreturn void child_main_beside(struct native_child *c)
     if (native_guest_wait(&guest, NATIVE_SPACES_MADE)) {
         if (!c->plan->host_network)
             native_netns_join(c, guest.pid);
-        native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
+        native_guest_clocks(&guest);
+        native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
     }
     /* hiding is for the memory that both share: what either has to do in /proc/self is done first
      */
@@ -431,8 +442,9 @@ static _Noreturn void child_main_beside(struct native_child *c)
         native_root_swap(c);
         native_guest_step(&guest, NATIVE_ROOT_ENTERED);
         native_root_forget(c);
-        native_drop_last_capability(c);
         native_guest_step(&guest, NATIVE_HOST_GONE);
+        native_drop_bounding_set(c); /* 41 calls, for which nobody waits now */
+        native_drop_last_capability(c);
         native_guest_wait_exec(&guest);
     }
     native_init_run(c, guest.pid, &guest);
@@ -444,6 +456,7 @@ static _Noreturn void child_main_after(struct native_child *c)
 {
     const struct plan *p = c->plan;
     struct native_netns net;
+    native_drop_bounding_set(c); /* once for both processes */
     child_become_guest(c);
     bool makes_netns = !p->host_network && !c->has_netns;
     if (makes_netns)
@@ -477,7 +490,6 @@ static _Noreturn void child_main_after(struct native_child *c)
 _Noreturn void native_child_main(struct native_child *c)
 {
     native_child_begin(c);
-    native_drop_bounding_set(c); /* once for both processes */
     if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
         native_child_fail(c, "hostname", errno, "sethostname");
     /* a guest with a way out needs a helper of its own for it (netns_gate.c) */

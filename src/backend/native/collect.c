@@ -18,21 +18,11 @@ union collect_control {
 
 void native_collect_send(struct native_child *c)
 {
-    union collect_control control = {0};
     struct iovec iov = {"d", 1};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control.space,
-                         .msg_controllen = sizeof(control.space)};
     int fd = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         native_child_fail(c, "working directory", errno, c->plan->cwd);
-    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-    cmsg->cmsg_level = SOL_SOCKET;
-    cmsg->cmsg_type = SCM_RIGHTS;
-    cmsg->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
-    if (fdsend(c->go_fd, &msg, 0) < 0)
+    if (fdsend_fds(c->go_fd, &iov, 1, &fd, 1, 0) < 0)
         native_child_fail(c, "working directory", errno, "hand over");
     close(fd);
 }

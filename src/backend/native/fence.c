@@ -34,7 +34,7 @@ void native_drop_last_capability(struct native_child *c)
     native_set_capabilities(c, 0);
 }
 
-/* Needs CAP_SETPCAP, takes nothing we hold away, and is inherited: once, and first. */
+/* Needs CAP_SETPCAP, takes nothing we hold away, and is inherited. */
 void native_drop_bounding_set(struct native_child *c)
 {
     for (int cap = 0; cap < 64; cap++) {

@@ -19,6 +19,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -27,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/raw.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -34,11 +36,12 @@
 #define GUEST_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
 #define GUEST_STACK 32768
 #define GUEST_LOOKS 100 /* 50 us */
+#define GUEST_LOOK_NS 60000
 #ifndef CLOSE_RANGE_UNSHARE
 #define CLOSE_RANGE_UNSHARE (1U << 1)
 #endif
 
-static char guest_stack[GUEST_STACK] __attribute__((aligned(64)));
+static char guest_stack[GUEST_STACK] __attribute__((aligned(4096)));
 
 /* ---- pid 1 and the guest's process wait for each other ---- */
 
@@ -48,11 +51,35 @@ static void guest_tell(_Atomic uint32_t *word, uint32_t value)
     raw_call(SYS_futex, word, FUTEX_WAKE, 1);
 }
 
+void native_guest_limited(struct native_status *status)
+{
+    guest_tell(&status->limited, 1);
+}
+
+/* The other one is nearly there, on the other core: to be woken would take longer than to look for
+ * a while. Who shares its core with us goes first at each look, which may be for a whole slice:
+ * then it is the last one. */
+static bool guest_look(_Atomic uint32_t *word, uint32_t value)
+{
+    for (uint64_t end = clock_ns() + GUEST_LOOK_NS; clock_ns() < end;) {
+        if (atomic_load(word) >= value)
+            return true;
+        raw_call(SYS_sched_yield);
+    }
+    return atomic_load(word) >= value;
+}
+
 static void guest_wait(_Atomic uint32_t *word, uint32_t value)
 {
     uint32_t now;
     while ((now = atomic_load(word)) < value)
         raw_call(SYS_futex, word, FUTEX_WAIT, now);
+}
+
+static void guest_wait_near(struct native_guest *g, uint32_t step)
+{
+    if (!g->looks || !guest_look(&g->step, step))
+        guest_wait(&g->step, step);
 }
 
 /* ---- steps, in the guest's process ---- */
@@ -111,39 +138,6 @@ static void guest_limits(struct native_child *c)
     guest_limits_of(c, 0);
 }
 
-/* So many of the cores we have ourselves, and first of all the one we run on: the kernel placed us
- * on the idlest at our birth, a moment ago. Another process (one that was born long before) gets
- * its share by chance. */
-void native_fence_cores_of(struct native_child *c, pid_t pid)
-{
-    unsigned cores = c->plan->cores, first = 0;
-    cpu_set_t have, mine;
-    if (!cores)
-        return;
-    CPU_ZERO(&have); /* the kernel fills in as many bytes as it has processors for */
-    guest_check(c, raw_call(SYS_sched_getaffinity, 0, sizeof(have), &have), "cores",
-                "sched_getaffinity");
-    unsigned n = (unsigned)CPU_COUNT(&have);
-    if (n <= cores)
-        return;
-    if (pid != 0 || raw_call(SYS_getcpu, &first, NULL, NULL) < 0)
-        first = (unsigned)(native_now_ns() / 1000 % n);
-    CPU_ZERO(&mine);
-    for (unsigned cpu = first % CPU_SETSIZE; cores > 0; cpu = (cpu + 1) % CPU_SETSIZE) {
-        if (!CPU_ISSET(cpu, &have))
-            continue;
-        CPU_SET(cpu, &mine);
-        cores--;
-    }
-    guest_check(c, raw_call(SYS_sched_setaffinity, pid, sizeof(mine), &mine), "cores",
-                "sched_setaffinity");
-}
-
-void native_fence_cores(struct native_child *c)
-{
-    native_fence_cores_of(c, 0);
-}
-
 /* Only now are we in the groups that hold the limits, so only now is their root ours to hide: a
  * namespace made by the clone would show the host's path. */
 static void guest_groups(struct native_child *c)
@@ -151,6 +145,14 @@ static void guest_groups(struct native_child *c)
     guest_check(c, cgroup_enter(c->entries, c->n_entries), "cgroup", "enter");
     if (c->plan->tier == TIER_FULL && !c->plan->oci)
         guest_check(c, raw_call(SYS_unshare, CLONE_NEWCGROUP), "cgroup namespace", "unshare");
+}
+
+/* The supervisor writes them after it handed the groups over. Should it die before, pid 1 goes with
+ * it, and we with pid 1. */
+static void guest_wait_limited(struct native_child *c)
+{
+    if (c->tells_begun && c->plan->cgroups.kind == HOST_CGROUP_V1)
+        guest_wait(&c->status->limited, 1);
 }
 
 static int guest_filter(const struct seccomp_prog *prog, unsigned flags)
@@ -194,7 +196,11 @@ static void guest_seal(struct native_child *c)
 static int guest_exec(const struct plan *p, const char *path, void *unused)
 {
     (void)unused;
-    return (int)-raw_call(SYS_execve, path, p->argv, p->env);
+    int e = (int)-raw_call(SYS_execve, path, p->argv, p->env);
+    /* the kernel says the same of a file that is not there and of one whose interpreter is not */
+    if (e == ENOENT && raw_call(SYS_faccessat, AT_FDCWD, path, F_OK) == 0)
+        return ELIBACC;
+    return e;
 }
 
 /* The last capability goes, the fence closes. Only the guest is fenced, pid 1 is not: the kernel
@@ -235,13 +241,16 @@ static _Noreturn void guest_start(struct native_guest *g)
     struct native_child *c = g->child;
     /* Who may not share memory with us on the way into a time namespace (before Linux 6.3) is in it
      * already, where the clock has begun anew. */
-    uint64_t now_ns = native_now_ns();
+    uint64_t now_ns = clock_ns();
     c->status->started_ns = now_ns < g->cloned_ns ? now_ns + c->clock_offset_ns : now_ns;
     if (c->plan->enter)
         guest_enter(c);
-    atomic_store(&c->status->state, NATIVE_STARTED);
-    c->status->exec_errno = native_command_find(c->plan, guest_exec, NULL);
-    atomic_store(&c->status->state, NATIVE_EXEC_FAILED);
+    /* What pid 1 has told stays told: its failure is ours, and no guest starts after it. */
+    uint32_t setup = NATIVE_SETUP, started = NATIVE_STARTED;
+    if (atomic_compare_exchange_strong(&c->status->state, &setup, NATIVE_STARTED)) {
+        c->status->exec_errno = native_command_find(c->plan, guest_exec, NULL);
+        atomic_compare_exchange_strong(&c->status->state, &started, NATIVE_EXEC_FAILED);
+    }
     for (;;)
         raw_call(SYS_exit_group, 127);
 }
@@ -300,6 +309,7 @@ static int guest_main_after(void *arg)
     guest_groups(g->child);
     guest_fence(g);
     guest_seal(g->child);
+    guest_wait_limited(g->child);
     guest_start(g);
 }
 
@@ -323,7 +333,7 @@ static pid_t guest_clone_copy(struct native_guest *g)
 pid_t native_guest_clone(struct native_guest *g)
 {
     int flags = CLONE_VFORK | CLONE_FILES | SIGCHLD;
-    g->cloned_ns = native_now_ns();
+    g->cloned_ns = clock_ns();
     if (g->child->plan->enter)
         return guest_clone_copy(g);
     pid_t pid = clone(guest_main_after, guest_stack + GUEST_STACK, flags | CLONE_VM, g);
@@ -335,18 +345,19 @@ pid_t native_guest_clone(struct native_guest *g)
 /* ---- beside pid 1 ---- */
 
 /* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs
- * on one boot apart. The execve enters the namespace, so the offsets are written before it.
- * dir_fd: where a proc/ is; that of the host does as well, if it shows us. */
-static long guest_clocks(struct native_guest *g, int dir_fd, const char *path)
+ * on one boot apart. Its execve enters the namespace, so the offsets are written before it; by pid
+ * 1, in the new root. */
+void native_guest_clocks(struct native_guest *g)
 {
     struct native_child *c = g->child;
-    char text[96];
-    long fd = raw_call(SYS_openat, dir_fd, path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return fd;
+    char text[96], path[48];
+    if (!c->plan->time_ns)
+        return;
+    snprintf(path, sizeof(path), "proc/%d/timens_offsets", (int)g->pid);
     native_clock_text(c, text, sizeof(text));
-    guest_check(c, raw_call(SYS_write, fd, text, strlen(text)), "time namespace", "write");
-    return raw_call(SYS_close, fd);
+    _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        native_child_fail(c, "time namespace", errno, path);
 }
 
 static void guest_receive_groups(struct native_child *c)
@@ -392,40 +403,33 @@ static int guest_main_beside(void *arg)
     int spaces = (p->host_network ? 0 : CLONE_NEWNET) | (p->time_ns ? CLONE_NEWTIME : 0);
     if (spaces)
         guest_check(c, raw_call(SYS_unshare, spaces), "network namespace", "unshare");
-    if (!p->host_network)
-        guest_check(c, native_netns_loopback_up(), "network namespace", "lo");
     guest_wait(&g->step, NATIVE_IDS_MAPPED);
     native_child_take_ids(c);
     guest_tell(&g->done, NATIVE_SPACES_MADE);
 
-    bool has_clocks = !p->time_ns || guest_clocks(g, AT_FDCWD, "/proc/self/timens_offsets") == 0;
     native_child_plain_manners(c);
-    if (has_clocks)
-        guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
+    guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
+    native_drop_bounding_set(c);
     guest_session(c);
     guest_reset_signals();
     native_child_leave_keyring(c);
     raw_call(SYS_umask, 022);
-    native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SYS_TIME);
+    native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
     guest_receive_groups(c);
-    native_fence_cores(c);
+    native_cores_gather(g);
     guest_groups(c);
     /* The kernel translates a filter for a fifth of a millisecond: here, while pid 1 is still busy
      * with the root. What follows is nothing that it refuses or would ask pid 1 about. */
     guest_seal(c);
 
-    guest_wait(&g->step, NATIVE_ROOT_MADE);
-    if (!has_clocks) {
-        guest_check(c, guest_clocks(g, g->root_fd, "proc/self/timens_offsets"), "time namespace",
-                    "open");
-        guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
-    }
+    guest_wait_near(g, NATIVE_ROOT_MADE);
     guest_limits(c); /* not before the descriptors above: it may allow fewer than pid 1 has */
     guest_fence(g);
 
-    guest_wait(&g->step, NATIVE_ROOT_ENTERED);
+    guest_wait_near(g, NATIVE_ROOT_ENTERED);
     guest_see_host_gone(g);
     guest_check(c, raw_call(SYS_chdir, p->cwd), "working directory", p->cwd);
+    guest_wait_limited(c);
     guest_note_usage(c->status);
     guest_start(g);
 }
@@ -456,7 +460,7 @@ static int guest_main_parked(void *arg)
 
 static void guest_clone_beside(struct native_guest *g, int (*fn)(void *))
 {
-    g->cloned_ns = native_now_ns();
+    g->cloned_ns = clock_ns();
     g->tid = 1; /* the kernel clears it when this memory is no longer shared: execve or the end */
     g->pid = clone(fn, guest_stack + GUEST_STACK,
                    CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, g, NULL, NULL, &g->tid);
@@ -467,6 +471,7 @@ static void guest_clone_beside(struct native_guest *g, int (*fn)(void *))
 void native_guest_begin(struct native_guest *g)
 {
     guest_clone_beside(g, guest_main_beside);
+    native_cores_spread(g);
 }
 
 /* Late, and by pid 1: the filter stands, and the limits are those of the order. */
@@ -490,9 +495,18 @@ bool native_guest_wait(struct native_guest *g, uint32_t done)
 {
     static const struct timespec glance = {.tv_nsec = 10000000};
     uint32_t now;
+    if (g->looks && guest_look(&g->done, done))
+        return true;
     while ((now = atomic_load(&g->done)) < done && atomic_load(&g->tid) != 0)
         raw_call(SYS_futex, &g->done, FUTEX_WAIT, now, &glance);
     return now >= done;
+}
+
+/* Other cores ran in our memory, and the kernel would ask each of them to take notice of its end:
+ * it asks now, when nobody waits. */
+void native_guest_forget(void)
+{
+    raw_call(SYS_madvise, guest_stack, sizeof(guest_stack), MADV_DONTNEED);
 }
 
 void native_guest_wait_exec(struct native_guest *g)

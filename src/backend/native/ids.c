@@ -245,7 +245,7 @@ int native_idmap_open(const struct plan *p, unsigned id, unsigned helper, int *m
             return err_set(err, CORDON_ERR_INTERNAL, "ids", errno,
                            "user namespace for mapped mounts");
         /* root of a namespace has no such map to give: then without */
-        if (op->flags & PLAN_BIND_OWNERS)
+        if (op->flags & PLAN_BIND_OWNERS && everyone < 0)
             everyone = ids_map_namespace(id, helper, true);
         int map = op->flags & PLAN_BIND_OWNERS && everyone >= 0 ? everyone : userns;
         int tree = by_path ? -1 : ids_open_tree(op, mapped ? map : -1, &is_mapped);

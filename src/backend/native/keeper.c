@@ -32,6 +32,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -135,7 +136,7 @@ static void keeper_reap(struct keeper *k)
             waitpid(info.si_pid, &wstatus, __WALL);
             continue;
         }
-        status->exited_ns = native_now_ns();
+        status->exited_ns = clock_ns();
         keeper_kill_all(k);
         if (waitpid(k->main_pid, &wstatus, __WALL) == k->main_pid) {
             status->wstatus = wstatus;

@@ -21,8 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/detach.h"
 #include "base/err.h"
+#include "base/helpers.h"
+#include "base/nsnum.h"
+#include "base/opendir.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -46,11 +50,7 @@ static int dir_open_at(int dirfd, const char *name)
         fd = openat(dirfd, name, flags & ~O_NOATIME);
     if (fd >= 0 || errno != EACCES)
         return fd;
-    struct stat st;
-    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode) ||
-        fchmodat(dirfd, name, 0700, 0) < 0)
-        return -1;
-    return openat(dirfd, name, flags & ~O_NOATIME);
+    return opendir_unlock(dirfd, name) < 0 ? -1 : openat(dirfd, name, flags & ~O_NOATIME);
 }
 
 /* The kernel's own list of a folder: when memory is out the folder must still go. */
@@ -97,7 +97,7 @@ static int dir_clear(int fd, int top, unsigned long long *n, uint64_t deadline_n
     while (r == 0 && (e = dir_next(&list))) {
         if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
             continue;
-        if (++seen % 256 == 0 && native_now_ns() >= deadline_ns) {
+        if (++seen % 256 == 0 && clock_ns() >= deadline_ns) {
             r = -1;
             break;
         }
@@ -123,7 +123,7 @@ static int dir_clear(int fd, int top, unsigned long long *n, uint64_t deadline_n
                                  1 /* RENAME_NOREPLACE */)) < 0 &&
                errno == EEXIST);
         /* a folder closed to its owner cannot be moved: its ".." is part of it */
-        if (r < 0 && errno == EACCES && fchmodat(fd, e->d_name, 0700, 0) == 0)
+        if (r < 0 && errno == EACCES && opendir_unlock(fd, e->d_name) == 0)
             r = (int)syscall(SYS_renameat2, fd, e->d_name, top, name, 1 /* RENAME_NOREPLACE */);
     }
     close(list.fd);
@@ -136,7 +136,7 @@ static int dir_clear(int fd, int top, unsigned long long *n, uint64_t deadline_n
 static int dir_empty(int top, uint64_t deadline_ns)
 {
     unsigned long long n = 0;
-    while (native_now_ns() < deadline_ns) {
+    while (clock_ns() < deadline_ns) {
         int child = -1, r = dir_clear(top, top, &n, deadline_ns, &child);
         if (r <= 0)
             return r;
@@ -144,7 +144,7 @@ static int dir_empty(int top, uint64_t deadline_ns)
             int below = -1;
             r = dir_clear(child, top, &n, deadline_ns, &below);
             util_close(&below);
-        } while (r == 1 && native_now_ns() < deadline_ns);
+        } while (r == 1 && clock_ns() < deadline_ns);
         util_close(&child);
         if (r < 0)
             return -1;
@@ -159,10 +159,10 @@ void native_keeper_dir_remove(const char *path, bool is_shared, int *fd)
     if (*fd < 0)
         return;
     fchmod(*fd, 0700);
-    uint64_t now = native_now_ns();
+    uint64_t now = clock_ns();
     int r = dir_empty(*fd, now + (is_shared ? MOMENT_NS : REMOVE_BUDGET_NS));
     if (r < 0 && is_shared && detach_fork(fd, 1) == 1) {
-        dir_empty(0, native_now_ns() + DETACHED_BUDGET_NS);
+        dir_empty(0, clock_ns() + DETACHED_BUDGET_NS);
         _exit(rmdir(path) < 0 ? 1 : 0);
     }
     rmdir(path); /* not empty: another's business now, or the next start's */
@@ -179,8 +179,7 @@ static bool dir_is_ours(const struct stat *st)
 
 static uint64_t dir_pid_namespace(void)
 {
-    struct stat st;
-    return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+    return namespace_number("/proc/self/ns/pid");
 }
 
 /* Never locked: its maker is dead if it had a number in our own pid namespace that nobody has now,
@@ -200,7 +199,7 @@ static void dir_remove_stale(const char *base)
     DIR *dir = opendir(base);
     struct dirent *e;
     int found = 0;
-    uint64_t deadline_ns = native_now_ns() + STALE_BUDGET_NS;
+    uint64_t deadline_ns = clock_ns() + STALE_BUDGET_NS;
     while (dir && found < STALE_MAX && (e = readdir(dir))) {
         struct stat st;
         if (!str_starts(e->d_name, PLAN_PRIVATE_PREFIX))
@@ -283,7 +282,7 @@ static unsigned sweep_filters(const char *pid)
 }
 
 /* One pass over our children: those with a filter more than ours are guests without a keeper (other
- * keepers and helpers have none of their own). How many there were. */
+ * keepers have none of their own, and brokers are known). How many there were. */
 static unsigned sweep_pass(void)
 {
     char path[64], list[65536];
@@ -294,7 +293,7 @@ static unsigned sweep_pass(void)
     list[len > 0 ? len : 0] = '\0';
     for (char *save, *word = strtok_r(list, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
         pid_t pid = (pid_t)atoi(word);
-        if (pid <= 1 || sweep_filters(word) <= own)
+        if (pid <= 1 || helpers_has(pid) || sweep_filters(word) <= own)
             continue;
         n++;
         kill(pid, SIGKILL); /* a child nobody else waits for keeps its number */
@@ -305,9 +304,9 @@ static unsigned sweep_pass(void)
 
 void native_keeper_sweep(void)
 {
-    uint64_t end = native_now_ns() + SWEEP_BUDGET_NS;
+    uint64_t end = clock_ns() + SWEEP_BUDGET_NS;
     /* orphans arrive when their parent is gone: two empty looks in a row */
-    for (int quiet = 0; quiet < 2 && native_now_ns() < end;) {
+    for (int quiet = 0; quiet < 2 && clock_ns() < end;) {
         quiet = sweep_pass() == 0 ? quiet + 1 : 0;
         struct timespec ms = {.tv_nsec = 1000000};
         nanosleep(&ms, NULL);

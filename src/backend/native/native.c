@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include "backend/native/warm.h"
 #include "backend/oci/oci.h"
 #include "base/err.h"
+#include "base/fdsend.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "net/netclient.h"
@@ -134,6 +134,19 @@ static int start_status(struct native_start *s, struct cordon_err *err)
     return 0;
 }
 
+/* What the caller granted is its own again when the run has ended: a disk can be unmounted, a layer
+ * is at rest. Nor may a socket stay for a moment in a network namespace that is used again. */
+static bool start_leaves_mounts(const struct plan *p)
+{
+    if (p->tier != TIER_FULL || p->oci || p->hands_back_cwd || p->enter)
+        return false;
+    for (size_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == PLAN_OP_OVERLAY ||
+            (p->ops[i].flags & (PLAN_BIND_GRANT | PLAN_BIND_HELD | PLAN_BIND_KERNELS)))
+            return false;
+    return true;
+}
+
 static int start_prepare(struct native_start *s, struct cordon_err *err)
 {
     const struct plan *p = s->child.plan;
@@ -153,6 +166,7 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     if (start_status(s, err) < 0)
         return -1;
     s->n->status->listener_fd = -1;
+    s->n->status->wall_ns = p->limits.wall_ns;
     if (start_streams(s, err) < 0)
         return -1;
     if (pipe2(s->done, O_CLOEXEC) < 0 ||
@@ -176,6 +190,8 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     s->child.status = s->n->status;
     s->child.done_fd = s->done[1];
     s->child.go_fd = s->go[0];
+    s->child.leaves_mounts = start_leaves_mounts(p);
+    s->child.tells_begun = p->tier == TIER_FULL && !p->oci && !p->enter;
     s->child.mount_fds = s->mount_fds;
     s->child.file_fds = s->file_fds;
     native_argv_area(&s->child.argv_area, &s->child.argv_area_len);
@@ -221,33 +237,29 @@ static int start_own_page(const struct native_start *s, struct cordon_err *err)
     return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "status page");
 }
 
-/* The v1 groups are made while the child builds its root, and handed over as descriptors. */
+/* The v1 groups are made while the child builds its root, and handed over as descriptors. Their
+ * limits are written while it puts up its filter: it waits for them before its execve. Others
+ * do not, and get them with the groups. */
 static int start_groups(struct native_start *s, struct cordon_err *err)
 {
     const struct plan *p = s->child.plan;
+    struct cgroup *cg = s->n->cgroup;
+    bool is_new = !s->n->has_groups, asks = s->child.tells_begun;
     if (p->cgroups.kind != HOST_CGROUP_V1)
         return 0;
-    if (!s->n->has_groups && cgroup_create_v1(s->n->cgroup, &p->cgroups, &p->limits, err) < 0)
+    if (is_new && (cgroup_make_v1(cg, &p->cgroups, &p->limits, err) < 0 ||
+                   (!asks && cgroup_limit_v1(cg, &p->cgroups, &p->limits, err) < 0)))
         return -1;
     int fds[CGROUP_ENTRIES_MAX];
-    size_t n = cgroup_entries(s->n->cgroup, fds);
-    union {
-        char space[CMSG_SPACE(sizeof(fds))];
-        struct cmsghdr align;
-    } control = {0};
+    size_t n = cgroup_entries(cg, fds);
     struct iovec iov = {"c", 1};
-    struct msghdr msg = {.msg_iov = &iov,
-                         .msg_iovlen = 1,
-                         .msg_control = control.space,
-                         .msg_controllen = CMSG_SPACE(n * sizeof(int))};
-    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-    cmsg->cmsg_level = SOL_SOCKET;
-    cmsg->cmsg_type = SCM_RIGHTS;
-    cmsg->cmsg_len = CMSG_LEN(n * sizeof(int));
-    memcpy(CMSG_DATA(cmsg), fds, n * sizeof(int));
-    if (sendmsg(s->go[1], &msg, MSG_NOSIGNAL) < 0 && errno != EPIPE)
+    /* EPIPE: the child has failed already and says why on its status page */
+    if (fdsend_fds(s->go[1], &iov, 1, fds, n, 0) < 0 && errno != EPIPE)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "hand over groups");
-    return 0; /* EPIPE: the child has failed already and says why on its status page */
+    if (is_new && asks && cgroup_limit_v1(cg, &p->cgroups, &p->limits, err) < 0)
+        return -1;
+    native_guest_limited(s->n->status);
+    return 0;
 }
 
 static const char *start_refusal_hint(int err)
@@ -351,12 +363,8 @@ int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_hos
     if (start_serve(&s, pid, ret_host_refused, err) < 0)
         return start_abort(pid, pidfd);
 
-    /* Groups of a Cordon that was killed go now, while the child is busy and we are not. */
-    static bool swept;
-    if (!swept)
-        cgroup_gc(&plan->cgroups);
-    swept = true;
-
+    if (!s.child.tells_begun)
+        native_sweep(plan);
     native_broker_started(s.net);
     s.n->go_fd = TAKE_FD(s.go[1]);
     s.n->pidfd = pidfd;
@@ -366,6 +374,7 @@ int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_hos
         .event_fd = TAKE_FD(s.done[0]),
         .stdio = {TAKE_FD(s.pipes[0][1]), TAKE_FD(s.pipes[1][0]), TAKE_FD(s.pipes[2][0])},
         .pid = pid,
+        .tells_begun = s.child.tells_begun,
         .net = TAKE_PTR(s.net),
         .priv = TAKE_PTR(s.n),
     };

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sched.h>
 #include <stdint.h>
 #include <sys/time.h>
 #include <sys/types.h>
@@ -38,6 +39,7 @@ struct native_status {
     uint64_t exited_ns;
     uint64_t setup_user_ns, setup_sys_ns; /* CPU time of pid 1 and its helpers before the guest */
     uint64_t guest_user_ns, guest_sys_ns, guest_rss_bytes; /* valid with all_dead */
+    _Atomic uint32_t limited;                              /* the v1 groups hold their limits */
     _Atomic uint32_t failing; /* somebody is about to tell why the wall could not be built */
     _Atomic uint32_t
         all_dead; /* every process of the guest was reaped; only pid 1 itself is left */
@@ -47,6 +49,9 @@ struct native_status {
     _Atomic uint32_t memory_refused; /* requests for more memory than can be given */
     _Atomic uint32_t
         processes_refused; /* forks, where one process is the limit and no group counts */
+    uint64_t
+        wall_ns; /* its time limit, 0: none: pid 1 ends it when nobody else gets to it in time */
+    uint32_t time_hit;     /* pid 1 did */
     uint32_t scratch_full; /* when the main process ended no space was left: 1, no inode: 2 */
     int32_t net_ns_fd;     /* the guest's network namespace, from the helper that made it */
     char stage[24];
@@ -74,6 +79,10 @@ struct native_status {
 
 struct oci_start;
 
+/* Words on done_fd. */
+#define NATIVE_WORD_BEGUN 'b' /* the program runs, and pid 1 waits for its end */
+#define NATIVE_WORD_ENDED 'e' /* every process of the guest was reaped */
+
 /* Everything the child needs, laid out before the clone: it allocates nothing. */
 struct native_child {
     const struct plan *plan;
@@ -95,6 +104,8 @@ struct native_child {
     const struct oci_start *oci; /* an OCI runtime builds the wall: what its launcher needs */
     bool has_netns;              /* it was born in its network namespace */
     bool is_inside;              /* the host's root is out of reach */
+    bool leaves_mounts;          /* nobody waits for the end of the guest's mounts */
+    bool tells_begun;            /* the supervisor has work that waits until the guest runs */
 };
 
 /* One guest as the supervisor holds it: guest.priv. */
@@ -135,6 +146,8 @@ struct guest;
 int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                  struct cordon_err *err);
 void native_free(struct native *n);
+/* native_run.c: groups of a Cordon that was killed go, once */
+void native_sweep(const struct plan *plan);
 
 /* child.c, runs as the guest's pid 1; never returns */
 _Noreturn void native_child_main(struct native_child *c);
@@ -173,7 +186,7 @@ struct native_netns {
 };
 void native_netns_begin(struct native_child *c, struct native_netns *net);
 void native_netns_enter(struct native_child *c, struct native_netns *net);
-/* Into the namespace a process below us made. */
+/* Into the namespace a process below us made, whose loopback comes up. */
 void native_netns_join(struct native_child *c, pid_t pid);
 /* 0 or -errno; bare calls. */
 int native_netns_loopback_up(void);
@@ -228,8 +241,11 @@ struct native_guest {
     pid_t pid;          /* its own, in the guest's pid namespace */
     /* where it works beside pid 1 */
     int root_fd;
-    int clocks_fd;       /* of a prepared guest: where the offsets of its clocks go, -1: nowhere */
-    _Atomic int32_t tid; /* not 0: it still shares our memory */
+    int clocks_fd;   /* of a prepared guest: where the offsets of its clocks go, -1: nowhere */
+    bool looks;      /* each is nearly there when the other waits for it */
+    cpu_set_t cores; /* of whoever starts it */
+    _Atomic bool is_spread;
+    _Atomic int32_t tid;   /* not 0: it still shares our memory */
     _Atomic uint32_t done; /* how far it is, and how far pid 1 */
     _Atomic uint32_t step;
 };
@@ -244,7 +260,7 @@ enum native_step {
     NATIVE_IDS_MAPPED = 1,
     NATIVE_ROOT_MADE,    /* root_fd, fence_fd */
     NATIVE_ROOT_ENTERED, /* the guest may start, if nothing of the host is left in reach */
-    NATIVE_HOST_GONE,    /* which is so; pid 1 has no rights left */
+    NATIVE_HOST_GONE,    /* which is so */
 };
 
 /* Blocks SIGCHLD (and, with all, every other signal) and gives the descriptor that tells of it:
@@ -272,9 +288,17 @@ void native_guest_begin(struct native_guest *g);  /* beside pid 1 */
 void native_guest_park(struct native_guest *g);
 void native_guest_limit(struct native_guest *g);
 void native_guest_step(struct native_guest *g, uint32_t step);
+void native_guest_clocks(struct native_guest *g); /* in pid 1, when the namespace was made */
 bool native_guest_wait(struct native_guest *g, uint32_t done); /* false: it ended before */
 void native_guest_wait_exec(struct native_guest *g);
+void native_guest_forget(void);
+/* In the supervisor: the guest may start, as far as its v1 groups are concerned. */
+void native_guest_limited(struct native_status *status);
 int native_fence_apparmor(const char *name);
+/* cores.c: the process that becomes the guest leaves pid 1's core to it, until it takes back all,
+ * or as many as the plan says */
+void native_cores_spread(struct native_guest *g);
+void native_cores_gather(struct native_guest *g);
 /* Binds the calling process to as many cores as the plan says. Bare calls. */
 void native_fence_cores(struct native_child *c);
 void native_fence_cores_of(struct native_child *c, pid_t pid); /* another process of the guest */
@@ -349,7 +373,5 @@ extern char **native_main_argv;
 /* Kills a child of this process that was not waited for yet: its number is still its own, so it
  * serves where process descriptors are refused. */
 void native_kill_child(pid_t pid, int pidfd);
-
-uint64_t native_now_ns(void);
 
 #endif

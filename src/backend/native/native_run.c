@@ -34,6 +34,28 @@ static void native_kill(struct guest *g)
         cgroup_kill(n->cgroup);
 }
 
+void native_sweep(const struct plan *plan)
+{
+    static bool swept;
+    if (!swept)
+        cgroup_gc(&plan->cgroups);
+    swept = true;
+}
+
+/* While the guest's processes were made they needed every core; now we have the time: what is read
+ * of its groups at the end is opened already. */
+static bool native_begun(struct guest *g)
+{
+    struct native *n = g->priv;
+    char word;
+    if (n->status->all_dead || read(g->event_fd, &word, 1) != 1 || word != NATIVE_WORD_BEGUN)
+        return false;
+    native_sweep(g->plan);
+    if (n->cgroup && !g->plan->is_handle) /* which has other guests, and so many descriptors */
+        cgroup_keep_files(n->cgroup);
+    return true;
+}
+
 static int native_signal(struct guest *g, int sig)
 {
     struct native *n = g->priv;
@@ -57,7 +79,6 @@ static void usage_of(const struct cgroup_usage *c, struct backend_usage *ret)
         .cpu_sys_ns = c->cpu_sys_ns,
         .peak_memory_bytes = c->memory_peak_bytes,
         .processes_peak = c->pids_peak - MIN(c->pids_peak, c->own_tasks),
-        .processes_now = c->pids_now - MIN(c->pids_now, c->own_tasks),
         .processes_refused = c->pids_refused,
         .oom_kills = c->oom_kills,
         .throttled_ns = c->throttled_ns,
@@ -258,6 +279,7 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     finish_state(g, o, err);
     finish_usage(g, &ru, &o->usage);
     finish_denials(n->status, o);
+    o->time_hit = n->status->time_hit != 0;
     o->scratch_full = n->status->scratch_full != 0;
     o->scratch_by_files = n->status->scratch_full == 2;
     o->rejected = n->warm && n->status->rejected != 0;
@@ -276,6 +298,7 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
     util_close(&g->event_fd);
+    native_sweep(g->plan); /* of a guest that was gone before there was time for it */
     if (early && finish_may_wait(g)) {
         unsettled = n;
         unsettled_pid = g->pid;
@@ -298,6 +321,7 @@ const struct backend backend_native = {
     .started = native_started,
     .measure = native_measure,
     .pause = native_pause,
+    .begun = native_begun,
     .lingers = native_lingers,
     .finish = native_finish,
     .settle = native_settle,

@@ -84,7 +84,8 @@ void native_netns_enter(struct native_child *c, struct native_netns *net)
     close(net->proc_fd);
 }
 
-/* pid 1 must not stay in the host's network: /proc/1/net would show it. */
+/* pid 1 must not stay in the host's network: /proc/1/net would show it. And the guest's process has
+ * more to do than pid 1 while the root is built. */
 void native_netns_join(struct native_child *c, pid_t pid)
 {
     char path[48];
@@ -92,4 +93,7 @@ void native_netns_join(struct native_child *c, pid_t pid)
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
         native_child_fail(c, "network namespace", errno, fd < 0 ? "open" : "setns");
+    int r = native_netns_loopback_up();
+    if (r < 0)
+        native_child_fail(c, "network namespace", -r, "lo");
 }

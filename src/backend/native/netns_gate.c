@@ -83,26 +83,12 @@ static int gate_flush_full(struct netlink *nl)
 
 static int gate_send(bool is_last)
 {
-    union {
-        char space[CMSG_SPACE(sizeof(gate.fds))];
-        struct cmsghdr align;
-    } control = {0};
     gate.out.is_last = is_last;
     gate.out.has_v6 = gate.has_v6;
     gate.out.sees_all = gate.refuses;
     struct iovec iov = {&gate.out, sizeof(gate.out)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
     size_t n = gate.out.n;
-    if (n > 0) {
-        msg.msg_control = control.space;
-        msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(n * sizeof(int));
-        memcpy(CMSG_DATA(cmsg), gate.fds, n * sizeof(int));
-    }
-    ssize_t r = fdsend(gate.broker_fd, &msg, 0);
+    ssize_t r = fdsend_fds(gate.broker_fd, &iov, 1, gate.fds, n, 0);
     for (size_t i = 0; i < n; i++)
         close(gate.fds[i]);
     gate.out.n = 0;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
@@ -169,7 +170,7 @@ int warm_park(struct warm *w, struct warm_guest **ret, struct cordon_err *err)
                              .done_fd = -1,
                              .pidfd = -1,
                              .stdio = {-1, -1, -1},
-                             .born_ns = native_now_ns()};
+                             .born_ns = clock_ns()};
     w->guests = g;
     w->refs++;
     if (claim_spawn(g, err) < 0) {
@@ -265,6 +266,7 @@ int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_
                struct cordon_err *err)
 {
     struct native *n = calloc(1, sizeof(*n));
+    g->status->wall_ns = plan->limits.wall_ns;
     if (!n || claim_await(g, err) < 0 || claim_limits(g, &plan->limits, err) < 0 ||
         claim_order(g, plan, err) < 0) {
         if (!n)

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -194,7 +195,7 @@ static _Noreturn void guest_wait_interpreter(struct native_child *c, struct nati
     native_fence_cores_of(c, g->pid);
     const struct guest_order *order = guest_take_order(c, -1);
     native_guest_limit(g);
-    c->status->started_ns = native_now_ns();
+    c->status->started_ns = clock_ns();
     atomic_store(&c->status->state, NATIVE_STARTED);
     warm_zygote_order(c, &order->head, order->body, order->memfd);
     native_init_run(c, g->pid, g);

@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/util.h"
 
 #define NETNS_KEPT 32   /* most in the store, those in use included */
@@ -121,7 +122,7 @@ static bool netns_make(struct netns *n)
     warm_netns_leave();
     if (ok && reference->len == 0)
         ok = netns_read(n, reference);
-    n->rests_since_ns = native_now_ns();
+    n->rests_since_ns = clock_ns();
     if (!ok)
         netns_drop(n);
     return ok;
@@ -162,7 +163,7 @@ int warm_netns_take(unsigned slot)
         struct netns *n = &kept[i];
         if (n->fd < 0 || n->slot)
             continue;
-        if (native_now_ns() - n->rests_since_ns > NETNS_REST_NS && !netns_is_untouched(n)) {
+        if (clock_ns() - n->rests_since_ns > NETNS_REST_NS && !netns_is_untouched(n)) {
             netns_drop(n);
             continue;
         }
@@ -180,7 +181,7 @@ void warm_netns_return(unsigned slot)
             continue;
         if (netns_is_untouched(n)) {
             n->slot = 0;
-            n->rests_since_ns = native_now_ns();
+            n->rests_since_ns = clock_ns();
             touched = 0;
         } else {
             netns_drop(n);

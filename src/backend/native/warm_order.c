@@ -103,18 +103,7 @@ union order_control {
 int warm_send(int sock, const struct iovec *parts, size_t n_parts, const int *fds, size_t n_fds,
               int flags)
 {
-    union order_control control = {0};
-    struct msghdr msg = {.msg_iov = (struct iovec *)parts, .msg_iovlen = n_parts};
-    if (n_fds > 0) {
-        msg.msg_control = control.space;
-        msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(n_fds * sizeof(int));
-        memcpy(CMSG_DATA(cmsg), fds, n_fds * sizeof(int));
-    }
-    return fdsend(sock, &msg, flags) < 0 ? -1 : 0;
+    return fdsend_fds(sock, parts, n_parts, fds, n_fds, flags) < 0 ? -1 : 0;
 }
 
 ssize_t warm_recv(int sock, struct iovec *parts, size_t n_parts, int *ret_fds, size_t *ret_n_fds,

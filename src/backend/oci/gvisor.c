@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "backend/oci/oci.h"
+#include "base/clock.h"
 #include "base/util.h"
 
 #define GVISOR_GLANCE_MS 5 /* where nobody tells us of a word */
@@ -52,7 +53,7 @@ static void gvisor_note(struct gvisor *g)
     s->inner.tasks_peak = g->report.tasks_peak;
     if (atomic_load(&s->state) != NATIVE_SETUP)
         return;
-    s->started_ns = native_now_ns();
+    s->started_ns = clock_ns();
     atomic_store(&s->state, NATIVE_STARTED);
 }
 
@@ -100,7 +101,7 @@ static _Noreturn void gvisor_fell(struct gvisor *g)
      * between two looks of pid 1 */
     if (g->c->plan->limits.processes && oci_runtime_lacked_task())
         g->c->status->inner.hit = NATIVE_HIT_PROCESSES;
-    g->c->status->exited_ns = native_now_ns();
+    g->c->status->exited_ns = clock_ns();
     _exit(1);
 }
 

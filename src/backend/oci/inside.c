@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "backend/oci/oci.h"
+#include "base/clock.h"
 #include "base/sys.h"
 #include "base/util.h"
 #include "init/look.h"
@@ -66,7 +67,7 @@ static _Noreturn void inside_end(struct inside *in, enum native_hit hit)
     const struct native_status *s = in->c->status;
     struct rusage used = {0};
     if (!r->wall_ns)
-        r->wall_ns = native_now_ns() - in->began_ns;
+        r->wall_ns = clock_ns() - in->began_ns;
     unsigned together = sweep_all(in->main_pid, &r->wstatus);
     getrusage(RUSAGE_CHILDREN, &used);
     r->cpu_user_ns = native_tv_ns(used.ru_utime);
@@ -97,7 +98,7 @@ static bool inside_reap(struct inside *in)
         if (pid != in->main_pid)
             continue;
         in->report.wstatus = wstatus;
-        in->report.wall_ns = native_now_ns() - in->began_ns;
+        in->report.wall_ns = clock_ns() - in->began_ns;
         native_init_note_scratch(in->c->status);
         if (WIFSIGNALED(wstatus))
             native_command_note_static(in->c->plan, in->c->status);
@@ -118,7 +119,7 @@ static void inside_forward(struct inside *in)
 static void inside_news(struct inside *in)
 {
     const struct oci_report *r = &in->report;
-    uint64_t now = native_now_ns();
+    uint64_t now = clock_ns();
     if (now < in->told_ns + INSIDE_NEWS_NS ||
         (r->memory_peak < in->told_bytes + INSIDE_NEWS_BYTES && r->tasks_peak <= in->told_tasks))
         return;
@@ -145,7 +146,7 @@ static void inside_look(struct inside *in)
         return;
     bool stood = in->duty.since_ns != 0;
     look_tree(&now);
-    if (look_duty(&in->duty, l->cpu_percent, native_now_ns(), now.cpu_ns) != stood)
+    if (look_duty(&in->duty, l->cpu_percent, clock_ns(), now.cpu_ns) != stood)
         kill(-1, stood ? SIGCONT : SIGSTOP);
 }
 
@@ -181,7 +182,7 @@ int oci_inside_main(struct native_child *c)
         inside_fail(&in, "signals", errno, "signalfd");
     in.report.state = NATIVE_STARTED;
     inside_tell(&in);
-    in.began_ns = in.duty.began_ns = in.told_ns = native_now_ns();
+    in.began_ns = in.duty.began_ns = in.told_ns = clock_ns();
     in.main_pid = native_guest_clone(&guest);
     if (in.main_pid < 0)
         inside_fail(&in, "fork", errno, "clone");

@@ -101,7 +101,7 @@ void oci_usage(struct native *n, struct backend_usage *u)
         n->kernel_sys_ns = u->cpu_sys_ns;
     }
     start_own_cpu(n, u);
-    u->processes_peak = u->processes_now = 0; /* that kernel's, not the guest's */
+    u->processes_peak = 0; /* that kernel's, not the guest's */
 }
 
 void oci_outcome(const struct plan *p, const struct native *n, struct backend_outcome *o)

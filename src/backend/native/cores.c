@@ -1,0 +1,82 @@
+/* Which cores the processes of a start and the guest run on. Bare calls: the process that becomes
+ * the guest shares pid 1's memory. */
+#include "backend/native/native_internal.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+
+#include "base/clock.h"
+#include "base/raw.h"
+
+static void cores_check(struct native_child *c, long r, const char *call)
+{
+    if (r < 0)
+        native_child_fail(c, "cores", (int)-r, call);
+}
+
+static long cores_set(pid_t pid, const cpu_set_t *set)
+{
+    return raw_call(SYS_sched_setaffinity, pid, sizeof(*set), set);
+}
+
+/* The kernel likes to put a new process behind its parent when the other cores happen to do a
+ * moment's work of its own, the end of an earlier guest's namespaces above all. pid 1 and the
+ * process that becomes the guest have the same amount to do: it gets any core but ours. What it
+ * takes back are the cores of now: one that comes later is not the guest's. */
+void native_cores_spread(struct native_guest *g)
+{
+    unsigned here;
+    CPU_ZERO(&g->cores); /* the kernel fills in as many bytes as it has processors for */
+    if (raw_call(SYS_sched_getaffinity, 0, sizeof(g->cores), &g->cores) < 0 ||
+        raw_call(SYS_getcpu, &here, NULL, NULL) < 0 || here >= CPU_SETSIZE)
+        return;
+    cpu_set_t others = g->cores;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) > 0)
+        atomic_store(&g->is_spread, cores_set(g->pid, &others) >= 0);
+}
+
+/* So many of the cores we have ourselves, and first of all the one we run on: the kernel placed us
+ * on the idlest at our birth, a moment ago. Another process (one that was born long before) gets
+ * its share by chance. False: there are no more than that. */
+static bool cores_fence(struct native_child *c, pid_t pid, const cpu_set_t *have)
+{
+    unsigned cores = c->plan->cores, first = 0, n = (unsigned)CPU_COUNT(have);
+    cpu_set_t mine;
+    if (!cores || n <= cores)
+        return false;
+    if (pid != 0 || raw_call(SYS_getcpu, &first, NULL, NULL) < 0)
+        first = (unsigned)(clock_ns() / 1000 % n);
+    CPU_ZERO(&mine);
+    for (unsigned cpu = first % CPU_SETSIZE; cores > 0; cpu = (cpu + 1) % CPU_SETSIZE) {
+        if (!CPU_ISSET(cpu, have))
+            continue;
+        CPU_SET(cpu, &mine);
+        cores--;
+    }
+    cores_check(c, cores_set(pid, &mine), "sched_setaffinity");
+    return true;
+}
+
+void native_fence_cores_of(struct native_child *c, pid_t pid)
+{
+    cpu_set_t have;
+    if (!c->plan->cores)
+        return;
+    CPU_ZERO(&have); /* the kernel fills in as many bytes as it has processors for */
+    cores_check(c, raw_call(SYS_sched_getaffinity, 0, sizeof(have), &have), "sched_getaffinity");
+    cores_fence(c, pid, &have);
+}
+
+void native_fence_cores(struct native_child *c)
+{
+    native_fence_cores_of(c, 0);
+}
+
+void native_cores_gather(struct native_guest *g)
+{
+    if (!atomic_load(&g->is_spread))
+        native_fence_cores(g->child);
+    else if (!cores_fence(g->child, 0, &g->cores))
+        cores_check(g->child, cores_set(0, &g->cores), "sched_setaffinity");
+}
