@@ -105,22 +105,37 @@ static void on_tcp(struct loop_watch *w, uint32_t events)
     loop_set(&s->loop, &s->client, EPOLLIN);
 }
 
-static void server_start(struct server *s, const char *hosts)
+/* A port for both protocols; the one that is free for datagrams may be taken for streams. */
+static uint16_t bind_both(struct server *s)
 {
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(addr);
+    for (int i = 0; i < 50; i++) {
+        addr.sin_port = 0;
+        s->udp.fd = socket(AF_INET, SOCK_DGRAM, 0);
+        s->tcp.fd = socket(AF_INET, SOCK_STREAM, 0);
+        assert_int_equal(bind(s->udp.fd, (struct sockaddr *)&addr, len), 0);
+        assert_int_equal(getsockname(s->udp.fd, (struct sockaddr *)&addr, &len), 0);
+        if (bind(s->tcp.fd, (struct sockaddr *)&addr, len) == 0)
+            return ntohs(addr.sin_port);
+        close(s->udp.fd);
+        close(s->tcp.fd);
+    }
+    fail_msg("no port is free for both protocols");
+    return 0;
+}
+
+static void server_start(struct server *s, const char *hosts)
+{
     struct cordon_err err;
-    *s = (struct server){.ttl_s = 30};
+    *s = (struct server){.ttl_s = 30, .udp.fn = on_udp, .tcp.fn = on_tcp};
+    s->udp.data = s->tcp.data = s;
     assert_int_equal(loop_init(&s->loop), 0);
-    s->udp = (struct loop_watch){.fd = socket(AF_INET, SOCK_DGRAM, 0), .fn = on_udp, .data = s};
-    s->tcp = (struct loop_watch){.fd = socket(AF_INET, SOCK_STREAM, 0), .fn = on_tcp, .data = s};
-    assert_int_equal(bind(s->udp.fd, (struct sockaddr *)&addr, len), 0);
-    assert_int_equal(getsockname(s->udp.fd, (struct sockaddr *)&addr, &len), 0);
-    assert_int_equal(bind(s->tcp.fd, (struct sockaddr *)&addr, len), 0);
+    uint16_t port = bind_both(s);
     assert_int_equal(listen(s->tcp.fd, 8), 0);
     loop_set(&s->loop, &s->udp, EPOLLIN);
     loop_set(&s->loop, &s->tcp, EPOLLIN);
-    snprintf(s->dns, sizeof(s->dns), "127.0.0.1:%u", ntohs(addr.sin_port));
+    snprintf(s->dns, sizeof(s->dns), "127.0.0.1:%u", port);
     struct resolve_config config = {
         .dns = s->dns, .hosts = hosts ? hosts : "/nonexistent", .try_ms = 150, .max_queries = 4};
     if (resolve_new(&s->loop, &config, &s->resolver, &err) < 0)
