@@ -14,15 +14,17 @@ CFLAGS := -specs=$(MUSL)/musl-gcc.specs -std=gnu17 -D_GNU_SOURCE -DNDEBUG -O2 -g
   -Wno-format-truncation -I$(ROOT)/include -I$(ROOT)/src \
   -idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu
 GCCLIB := $(dir $(shell $(CC) -print-libgcc-file-name))
-# The first pieces of memory come from the program itself (src/base/heap.c).
+# The first pieces of memory come from the program itself (src/base/heap.c), which also has its first
+# instructions; what a run needs lies side by side (tools/layout says why).
 HEAP := $(if $(filter %/base/heap.c,$(SRCS)),-Wl$(comma)--wrap=malloc -Wl$(comma)--wrap=calloc \
-  -Wl$(comma)--wrap=realloc -Wl$(comma)--wrap=free)
+  -Wl$(comma)--wrap=realloc -Wl$(comma)--wrap=free -Wl$(comma)-e$(comma)heap_entry \
+  -Wl$(comma)-T$(comma)$(ROOT)/tools/layout.ld)
 OBJS := $(patsubst $(ROOT)/%.c,$(OBJ)/%.o,$(SRCS))
 
-$(OUT): $(OBJS) $(ROOT)/tools/static.mk
+$(OUT): $(OBJS) $(ROOT)/tools/static.mk $(ROOT)/tools/layout.ld
 	$(CC) -nostdlib -static-pie -o $@ $(MUSL)/rcrt1.o $(MUSL)/crti.o $(GCCLIB)crtbeginS.o $(OBJS) \
 	  $(MUSL)/libc.a -lgcc -lgcc_eh $(GCCLIB)crtendS.o $(MUSL)/crtn.o \
-	  $(HEAP) -Wl,--gc-sections -Wl,--sort-section=alignment -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+	  $(HEAP) -Wl,--gc-sections -Wl,--sort-section=alignment -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack -Wl,-Map=$@.map
 
 $(OBJ)/%.o: $(ROOT)/%.c $(ROOT)/tools/static.mk
 	@mkdir -p $(dir $@)

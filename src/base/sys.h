@@ -3,6 +3,7 @@
 #ifndef BASE_SYS_H
 #define BASE_SYS_H
 
+#include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
 #include <stddef.h>
@@ -12,6 +13,12 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+/* As open(2), for who must not wait: musl's own sets the close-on-exec flag a second time. */
+static inline int sys_open(const char *path, int flags)
+{
+    return openat(AT_FDCWD, path, flags);
+}
 
 #define SYS_MADV_POPULATE_WRITE 23 /* since Linux 5.14; musl has no name for it */
 

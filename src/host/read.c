@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "base/util.h"
 #include "host/host.h"
 
 ssize_t host_read(const char *path, char *ret_text, size_t size)
 {
-    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    _cleanup_close_ int fd = sys_open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)
         return -1;
 

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "base/util.h"
 
 /* Writes of at most PIPE_BUF never block on a pipe that poll calls writable, so the caller's own
@@ -135,7 +136,7 @@ int stream_own(int fd, int mode)
     if (fstat(fd, &st) < 0 || !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
         return -1;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    return open(path, mode | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return sys_open(path, mode | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
 /* Before the first bytes, not before: most guests write to one of two streams, many to none. */

@@ -44,7 +44,7 @@ static void again_root(const struct plan *plan)
 {
     static struct native_status status;
     struct native_child c = {.plan = plan, .status = &status};
-    if (!plan->own_host_ids || !again_is_common(plan) || !native_root_has_new_api())
+    if (!plan->own_host_ids || !again_is_common(plan) || !native_root_has_new_api(plan))
         return;
     _cleanup_free_ int *none = calloc(plan->n_ops + 1, sizeof(int));
     if (!none || access(NATIVE_BESIDE, X_OK) < 0 || unshare(CLONE_NEWNS) < 0)

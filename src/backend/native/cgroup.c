@@ -104,7 +104,7 @@ static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot
         return -EEXIST;
     /* A thread may write 0 to v1's tasks file to move itself alone, which needs no grace period. */
     str_join(enter, sizeof(enter), path, "/", slot == SLOT_V2 ? "cgroup.procs" : "tasks");
-    if (!dir->alias && (dir->enter_fd = open(enter, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0) {
+    if (!dir->alias && (dir->enter_fd = sys_open(enter, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0) {
         int e = errno;
         rmdir(path);
         return -e;
@@ -120,7 +120,7 @@ static int open_dirs(struct cgroup *cg, struct cordon_err *err)
         struct cgroup_dir *dir = &cg->dir[slot];
         if (!dir->path[0] || dir->fd >= 0)
             continue;
-        dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        dir->fd = sys_open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (dir->fd < 0)
             return cgroup_err(err, errno, dir->path, NULL);
     }

@@ -136,7 +136,7 @@ static void child_become_guest(struct native_child *c)
 
 static void child_write_file(struct native_child *c, const char *path, const char *text)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = sys_open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
         native_child_fail(c, "proc", errno, path);
     close(fd);
@@ -231,7 +231,7 @@ void native_child_copy_files(struct native_child *c)
 
 /* /proc/1/cmdline is readable by everyone: the supervisor's arguments (which may hold secrets given
  * with --env) must not show through the copy this process is. */
-static void child_wipe_arguments(struct native_child *c)
+void native_child_wipe_arguments(struct native_child *c)
 {
     if (c->argv_area_len > 0) {
         memset(c->argv_area, 0, c->argv_area_len);
@@ -245,7 +245,6 @@ void native_child_begin(struct native_child *c)
     /* a caller that ignores SIGCHLD handed that down: our own children would vanish unseen */
     signal(SIGCHLD, SIG_DFL);
     child_keep_only_ours(c);
-    child_wipe_arguments(c);
 }
 
 int native_child_receive_groups(struct native_child *c)
@@ -304,16 +303,19 @@ void native_child_note_end(struct native_child *c)
         s->rejected = 1; /* said before the guest's code began; the guest has no such socket */
     atomic_store(&s->all_dead, 1);
     /* The end of this process would say the same, when the kernel has taken its memory and its
-     * namespaces apart; nobody has to wait for that. */
-    (void)!write(c->done_fd, &ended, 1);
+     * namespaces apart; nobody has to wait for that. A supervisor that has one guest is told by the
+     * closing that follows: the kernel takes a word for a sign that who wrote it is about to sleep,
+     * and wakes the reader on the same core, behind all of our end. Where there are more guests
+     * another one's pid 1 may hold a copy for a moment. */
+    if (!c->tells_begun)
+        (void)!write(c->done_fd, &ended, 1);
 }
 
 /* Whatever the caller runs as: the guest is an ordinary process in scheduling, address layout and
  * the kernel's choice of victims. Only towards less: none of it needs a right. Bare calls: the
- * process that becomes the guest takes these steps beside pid 1. */
+ * process that becomes the guest takes the first two steps beside pid 1. */
 void native_child_plain_manners(struct native_child *c)
 {
-    char adj[16] = "0";
     struct sched_param ordinary = {0};
     long r = 0;
     if (raw_call(SYS_sched_getscheduler, 0) != SCHED_OTHER)
@@ -324,7 +326,13 @@ void native_child_plain_manners(struct native_child *c)
     if (r < 0)
         native_child_fail(c, "scheduling", (int)-r, "priority");
     raw_call(SYS_personality, PER_LINUX);
-    long fd = raw_call(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+}
+
+/* path: the guest's oom_score_adj, or that of who will be its parent */
+void native_child_plain_score(struct native_child *c, const char *path)
+{
+    char adj[16] = "0";
+    long r = 0, fd = raw_call(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC);
     if (fd >= 0 && raw_call(SYS_read, fd, adj, sizeof(adj)) > 0 && adj[0] == '-')
         r = raw_call(SYS_pwrite64, fd, "0", 1, 0);
     if (r < 0)
@@ -409,6 +417,13 @@ static __attribute__((noinline)) void child_touch_stack(void)
         room[i] = 0;
 }
 
+static void child_take_names(struct native_child *c)
+{
+    native_child_wipe_arguments(c);
+    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
+        native_child_fail(c, "hostname", errno, "sethostname");
+}
+
 /* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
  * as much as all of our mounts, beginning before the ids are mapped, and fences itself as soon as
  * the places of the root are known. It goes on when nothing of the host is left in reach, which it
@@ -420,7 +435,8 @@ static _Noreturn void child_main_beside(struct native_child *c)
     static struct native_guest guest;
     guest = (struct native_guest){.child = c, .fence_fd = -1, .looks = true};
     child_touch_stack();
-    native_guest_begin(&guest);
+    native_guest_begin(&guest); /* first: what it makes takes longest */
+    child_take_names(c);
     child_become_guest(c);
     native_guest_step(&guest, NATIVE_IDS_MAPPED);
     guest.root_fd = native_root_make(c);
@@ -432,11 +448,9 @@ static _Noreturn void child_main_beside(struct native_child *c)
         if (!c->plan->host_network)
             native_netns_join(c, guest.pid);
         native_guest_clocks(&guest);
+        native_guest_score(&guest);
         native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
-    }
-    /* hiding is for the memory that both share: what either has to do in /proc/self is done first
-     */
-    if (native_guest_wait(&guest, NATIVE_OWN_PROC_DONE)) {
+        /* it is for the memory that both share: what there is to do in their /proc is done */
         child_hide(c);
         native_child_note_usage(c);
         native_root_swap(c);
@@ -469,6 +483,7 @@ static _Noreturn void child_main_after(struct native_child *c)
     if (p->time_ns)
         child_time_namespace(c);
     native_child_plain_manners(c);
+    native_child_plain_score(c, "/proc/self/oom_score_adj");
     native_child_leave_keyring(c);
     int sig_fd = child_settle(c);
     if (chdir(p->cwd) < 0)
@@ -490,11 +505,10 @@ static _Noreturn void child_main_after(struct native_child *c)
 _Noreturn void native_child_main(struct native_child *c)
 {
     native_child_begin(c);
-    if (sethostname(PLAN_HOSTNAME, strlen(PLAN_HOSTNAME)) < 0)
-        native_child_fail(c, "hostname", errno, "sethostname");
     /* a guest with a way out needs a helper of its own for it (netns_gate.c) */
     if (c->plan->time_at_exec && !c->plan->own_profile && !c->plan->net && !c->plan->enter &&
-        native_root_has_new_api())
+        native_root_has_new_api(c->plan))
         child_main_beside(c);
+    child_take_names(c);
     child_main_after(c);
 }

@@ -344,6 +344,19 @@ pid_t native_guest_clone(struct native_guest *g)
 
 /* ---- beside pid 1 ---- */
 
+/* A file of the guest's process, in the new root. */
+static void guest_proc_path(const struct native_guest *g, const char *name, char *ret, size_t size)
+{
+    snprintf(ret, size, "proc/%d/%s", (int)g->pid, name);
+}
+
+void native_guest_score(struct native_guest *g)
+{
+    char path[48];
+    guest_proc_path(g, "oom_score_adj", path, sizeof(path));
+    native_child_plain_score(g->child, path);
+}
+
 /* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs
  * on one boot apart. Its execve enters the namespace, so the offsets are written before it; by pid
  * 1, in the new root. */
@@ -353,9 +366,9 @@ void native_guest_clocks(struct native_guest *g)
     char text[96], path[48];
     if (!c->plan->time_ns)
         return;
-    snprintf(path, sizeof(path), "proc/%d/timens_offsets", (int)g->pid);
+    guest_proc_path(g, "timens_offsets", path, sizeof(path));
     native_clock_text(c, text, sizeof(text));
-    _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+    _cleanup_close_ int fd = sys_open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 || write(fd, text, strlen(text)) < 0)
         native_child_fail(c, "time namespace", errno, path);
 }
@@ -408,7 +421,6 @@ static int guest_main_beside(void *arg)
     guest_tell(&g->done, NATIVE_SPACES_MADE);
 
     native_child_plain_manners(c);
-    guest_tell(&g->done, NATIVE_OWN_PROC_DONE);
     native_drop_bounding_set(c);
     guest_session(c);
     guest_reset_signals();
@@ -460,7 +472,6 @@ static int guest_main_parked(void *arg)
 
 static void guest_clone_beside(struct native_guest *g, int (*fn)(void *))
 {
-    g->cloned_ns = clock_ns();
     g->tid = 1; /* the kernel clears it when this memory is no longer shared: execve or the end */
     g->pid = clone(fn, guest_stack + GUEST_STACK,
                    CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, g, NULL, NULL, &g->tid);

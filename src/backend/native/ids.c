@@ -35,7 +35,7 @@ static int ids_map(pid_t pid, unsigned in_uid, unsigned out_uid, unsigned in_gid
     snprintf(path, sizeof(path), pid ? "/proc/%d" : "/proc/self", (int)pid);
     snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", in_uid, out_uid);
     snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", in_gid, out_gid);
-    _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int dir = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
         return -1;
     if (refuse_setgroups && ids_write(dir, "setgroups", "deny") < 0)
@@ -103,7 +103,7 @@ static int ids_map_caller(pid_t pid, unsigned id, unsigned helper)
     if (!helper)
         return ids_map(pid, geteuid(), id, getegid(), id, false);
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int dir = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     snprintf(map, sizeof(map), "%u %u 1\n%u %u 1\n", (unsigned)geteuid(), id, helper, helper);
     if (dir < 0 || ids_write(dir, "uid_map", map) < 0)
         return -1;
@@ -130,7 +130,7 @@ static int ids_map_everyone(pid_t pid, unsigned id)
 {
     char path[32];
     snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-    _cleanup_close_ int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    _cleanup_close_ int dir = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return dir < 0 || ids_map_all(dir, "uid_map", geteuid(), id) < 0
                ? -1
                : ids_map_all(dir, "gid_map", getegid(), id);

@@ -236,6 +236,7 @@ _Noreturn void native_keeper_main(struct native_child *c)
     k.c = c;
 
     native_child_begin(c);
+    native_child_wipe_arguments(c);
     /* Out of the caller's session: a Ctrl-C at its terminal must not end the keeper before the
      * guest. */
     setsid();

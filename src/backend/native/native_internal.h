@@ -165,7 +165,9 @@ void native_child_note_end(struct native_child *c);
  * guest's tmpfs or overlay after the last process is gone. */
 void native_collect_send(struct native_child *c);
 int native_collect_receive(int go_fd);
+void native_child_wipe_arguments(struct native_child *c);
 void native_child_plain_manners(struct native_child *c);
+void native_child_plain_score(struct native_child *c, const char *path);
 /* Puts the plan's files into the working directory. */
 void native_child_copy_files(struct native_child *c);
 void native_child_leave_keyring(struct native_child *c);
@@ -211,7 +213,7 @@ void native_root_build(struct native_child *c);
 int native_new_fs(const char *type, const char *const *options, unsigned attr);
 /* The same in steps, with the new mount API: all mounts in place and the working directory there,
  * the way in, the host's files out of reach. */
-bool native_root_has_new_api(void);
+bool native_root_has_new_api(const struct plan *plan);
 int native_root_make(struct native_child *c);
 void native_root_swap(struct native_child *c);
 void native_root_forget(struct native_child *c);
@@ -252,8 +254,7 @@ struct native_guest {
 
 enum native_done {
     NATIVE_SPACES_MADE = 1, /* network and time; it has the guest's ids */
-    NATIVE_OWN_PROC_DONE,
-    NATIVE_FENCED, /* of a prepared guest: it waits for its order */
+    NATIVE_FENCED,          /* of a prepared guest: it waits for its order */
 };
 
 enum native_step {
@@ -289,6 +290,7 @@ void native_guest_park(struct native_guest *g);
 void native_guest_limit(struct native_guest *g);
 void native_guest_step(struct native_guest *g, uint32_t step);
 void native_guest_clocks(struct native_guest *g); /* in pid 1, when the namespace was made */
+void native_guest_score(struct native_guest *g);
 bool native_guest_wait(struct native_guest *g, uint32_t done); /* false: it ended before */
 void native_guest_wait_exec(struct native_guest *g);
 void native_guest_forget(void);

@@ -84,15 +84,28 @@ void native_netns_enter(struct native_child *c, struct native_netns *net)
     close(net->proc_fd);
 }
 
+/* Without its file in /proc, which the kernel would make for the first look at it. */
+static bool netns_join_process(pid_t pid)
+{
+    _cleanup_close_ int fd = sys_pidfd_open(pid);
+    return fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+}
+
+static void netns_join_file(struct native_child *c, pid_t pid)
+{
+    char path[48];
+    snprintf(path, sizeof(path), "proc/%d/ns/net", (int)pid); /* of the new root */
+    _cleanup_close_ int fd = sys_open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
+        native_child_fail(c, "network namespace", errno, fd < 0 ? "open" : "setns");
+}
+
 /* pid 1 must not stay in the host's network: /proc/1/net would show it. And the guest's process has
  * more to do than pid 1 while the root is built. */
 void native_netns_join(struct native_child *c, pid_t pid)
 {
-    char path[48];
-    snprintf(path, sizeof(path), "proc/%d/ns/net", (int)pid); /* of the new root */
-    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || setns(fd, CLONE_NEWNET) < 0)
-        native_child_fail(c, "network namespace", errno, fd < 0 ? "open" : "setns");
+    if (!netns_join_process(pid)) /* refused by a filter outside */
+        netns_join_file(c, pid);
     int r = native_netns_loopback_up();
     if (r < 0)
         native_child_fail(c, "network namespace", -r, "lo");

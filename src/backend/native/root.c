@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
@@ -129,7 +130,7 @@ void native_root_put_file(struct native_child *c, int rootfd, const struct plan_
 {
     int fd =
         openat(rootfd, op->dst, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, op->mode);
-    if (fd < 0 || write(fd, op->data, op->data_len) != (ssize_t)op->data_len)
+    if (fd < 0 || (op->data_len > 0 && write(fd, op->data, op->data_len) != (ssize_t)op->data_len))
         native_child_fail(c, "root", errno, op->dst);
     close(fd);
 }
@@ -250,19 +251,15 @@ static void root_scratch(struct root *r, const struct plan_op *op)
     if (op->flags & PLAN_SCRATCH_FOLDER)
         return; /* made with the others */
     if (!r->scratch_up) {
-        char size[40], inodes[40];
-        snprintf(size, sizeof(size), "size=%llu", (unsigned long long)l->scratch_bytes);
-        snprintf(inodes, sizeof(inodes), "nr_inodes=%llu", (unsigned long long)l->scratch_inodes);
-        const char *const options[] = {size, inodes, "mode=0755", NULL};
-        _cleanup_close_ int fs =
-            native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
-        if (fs < 0)
+        char options[96];
+        snprintf(options, sizeof(options), "size=%llu,nr_inodes=%llu,mode=0755",
+                 (unsigned long long)l->scratch_bytes, (unsigned long long)l->scratch_inodes);
+        if (mount("tmpfs", "tmp", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
             native_child_fail(r->c, "scratch", errno, "tmpfs");
-        if (root_attach(fs, r->fd, "tmp") < 0)
-            native_child_fail(r->c, "scratch", errno, "tmp");
         for (size_t i = 0; i < r->c->plan->n_ops; i++) {
             const struct plan_op *s = &r->c->plan->ops[i];
-            if (s->kind == PLAN_OP_SCRATCH && mkdirat(fs, s->src, s->mode) < 0)
+            snprintf(path, sizeof(path), "tmp/%s", s->kind == PLAN_OP_SCRATCH ? s->src : "");
+            if (s->kind == PLAN_OP_SCRATCH && mkdirat(r->fd, path, s->mode) < 0)
                 native_child_fail(r->c, "scratch", errno, s->src);
         }
         r->scratch_up = true;
@@ -276,20 +273,17 @@ static void root_scratch(struct root *r, const struct plan_op *op)
         native_child_fail(r->c, "scratch", errno, op->dst);
 }
 
+/* By name, below the working directory: one call where the new ones take six, and every name in
+ * its way is ours. */
 void root_fs_op(struct root *r, const struct plan_op *op)
 {
-    static const char *const none[] = {NULL};
-    static const char *const pts[] = {"ptmxmode=0666", "mode=0620", "max=64", NULL};
     bool proc = op->kind == PLAN_OP_PROC;
-    unsigned attr =
-        SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NOEXEC | (proc ? SYS_MOUNT_ATTR_NODEV : 0);
-    _cleanup_close_ int fs = native_new_fs(proc ? "proc" : "devpts", proc ? none : pts, attr);
-    if (fs < 0)
-        native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
+    const char *type = proc ? "proc" : "devpts";
     if (!r->is_copy)
         native_root_make_target(r->c, r->fd, op, true);
-    if (root_attach(fs, r->fd, op->dst) < 0)
-        native_child_fail(r->c, proc ? "proc" : "devpts", errno, op->dst);
+    if (mount(type, op->dst, type, MS_NOSUID | MS_NOEXEC | (proc ? MS_NODEV : 0),
+              proc ? NULL : "ptmxmode=0666,mode=0620,max=64") < 0)
+        native_child_fail(r->c, type, errno, op->dst);
 }
 
 /* Relative names in the mount's own options begin in the new root: absolute ones would in the old.
@@ -347,8 +341,11 @@ static bool root_is_refused(int r)
     return r < 0 && (errno == ENOSYS || errno == EPERM);
 }
 
-bool native_root_has_new_api(void)
+bool native_root_has_new_api(const struct plan *plan)
 {
+    /* a kernel of that age has them all, and without a filter nobody is there to refuse them */
+    if (plan->time_at_exec && prctl(PR_GET_SECCOMP) == 0)
+        return true;
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
     return !root_is_refused(sys_mount_setattr(-1, "", 0, NULL)) &&
            !root_is_refused(sys_open_tree(-1, "", ~0U)) && !root_is_refused(sys_fsopen("", ~0U)) &&
@@ -433,7 +430,7 @@ void native_root_build(struct native_child *c)
         native_root_copy(c);
         return;
     }
-    if (!native_root_has_new_api()) {
+    if (!native_root_has_new_api(c->plan)) {
         root_make_private(c);
         native_root_build_old(c);
         return;

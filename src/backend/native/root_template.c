@@ -41,7 +41,7 @@ static void root_do_template(struct root *r, size_t i)
 
 void native_root_template(struct native_child *c)
 {
-    if (!native_root_has_new_api())
+    if (!native_root_has_new_api(c->plan))
         native_child_fail(c, "root", ENOSYS, "template");
     int fd = root_make(c, "/", root_do_template);
     root_enter(c);

@@ -188,6 +188,7 @@ _Noreturn void warm_spawner_main(struct native_child *c, int sock, int folder_fd
     int host_fd = plan_count_grants(c->plan) > 0 && !c->plan->own_host_ids ? warm_root_host(c) : -1;
     native_root_template(c);
     native_child_plain_manners(c);
+    native_child_plain_score(c, "/proc/self/oom_score_adj");
     native_child_leave_keyring(c);
     s = (struct spawner){.template = c, .sock = sock, .pages = pages, .host_fd = host_fd};
     s.root_fd = warm_root_split(c);

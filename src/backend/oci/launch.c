@@ -336,11 +336,13 @@ _Noreturn void oci_launch_main(struct native_child *c)
     bool gvisor = oci_is_gvisor(c);
     struct oci_spaces spaces = {0};
     native_child_begin(c);
+    native_child_wipe_arguments(c);
     launch_become_root(c);
     launch_place(c);
     oci_spaces_begin(c, &spaces);
     launch_layout(c);
     native_child_plain_manners(c);
+    native_child_plain_score(c, "/proc/self/oom_score_adj");
     native_child_leave_keyring(c);
     int sig_fd = native_child_signals(c, false);
     if (native_child_receive_groups(c) < 0)
