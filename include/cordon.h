@@ -393,7 +393,8 @@ CORDON_API void cordon_task_result_free(struct cordon_task_result *result); /* N
 CORDON_API const struct cordon_result *
 cordon_task_result_run(const struct cordon_task_result *result);
 CORDON_API int cordon_task_result_exit_code(const struct cordon_task_result *result);
-/* One line, or NULL: why the command did not end well, or that not every change is listed. */
+/* One line, or NULL: why the command did not end well, that not every change is listed, or which
+ * path could not be read, so that what changed there is not in the diff. */
 CORDON_API const char *cordon_task_result_error(const struct cordon_task_result *result);
 CORDON_API uint64_t cordon_task_result_duration_ns(const struct cordon_task_result *result);
 /* Unified diff for `git apply`, UTF-8. ret_len may be NULL. Never NULL. */

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/util.h"
 #include "workspace/events.h"
+#include "workspace/patch.h"
 
 #define TASK_DIFF_MAX ((size_t)64 << 20)
 
@@ -30,6 +31,31 @@ struct cordon_task_result *task_result_refused(const char *command)
     return r;
 }
 
+static void task_result_say(struct cordon_task_result *r, const char *what)
+{
+    size_t len = strlen(r->error);
+    snprintf(r->error + len, sizeof(r->error) - len, "%s%s", len ? "; " : "", what);
+}
+
+/* What the list and the diff lack, if anything; after what the run itself has to say. */
+static void task_result_say_missing(struct cordon_task_result *r, bool is_cut)
+{
+    struct tree_paths *unread = &r->changes.unread;
+    if (is_cut || r->changes.truncated)
+        task_result_say(r, "the workspace is too large or too deep: not every change is listed");
+    if (unread->n == 0)
+        return;
+    char what[640], more[48] = "";
+    _cleanup_buf_ struct buf first = BUF_INIT(32768);
+    tree_paths_sort(unread);
+    patch_quote("", *unread->list[0] ? unread->list[0] : ".", &first);
+    if (unread->n > 1)
+        snprintf(more, sizeof(more), " and %zu more", unread->n - 1);
+    snprintf(what, sizeof(what), "%.400s%s cannot be read: what changed there is not in the diff",
+             first.data ? first.data : "?", more);
+    task_result_say(r, what);
+}
+
 /* The folders the list was made from are let go of after this; its paths are its own. */
 static int task_result_compare(struct cordon_task_result *r, struct task_hold *hold,
                                struct cordon_err *err)
@@ -37,15 +63,12 @@ static int task_result_compare(struct cordon_task_result *r, struct task_hold *h
     if (task_hold_compare(hold, &r->changes, err) < 0)
         return -1;
     r->has_changes = true;
-    bool whole = !hold->is_cut && !r->changes.truncated;
     /* against a part of what was there a patch would be wrong */
     int made = hold->is_cut ? 0 : tree_diff(&r->changes, TASK_DIFF_MAX, &r->diff, err);
     tree_changes_settle(&r->changes);
     if (made < 0)
         return -1;
-    if (!whole && !r->error[0])
-        snprintf(r->error, sizeof(r->error),
-                 "the workspace is too large or too deep: not every change is listed");
+    task_result_say_missing(r, hold->is_cut);
     return 0;
 }
 

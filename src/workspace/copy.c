@@ -1,4 +1,4 @@
-/* Copying and removing trees. Runs on our side; the trees may be a guest's work. */
+/* Copying trees. Runs on our side; the trees may be a guest's work. */
 #include "workspace/copy.h"
 
 #include <dirent.h>
@@ -16,7 +16,6 @@
 
 #include "base/arena.h"
 #include "base/err.h"
-#include "base/opendir.h"
 #include "base/util.h"
 #include "workspace/tree.h"
 
@@ -26,7 +25,8 @@
 
 struct copy_dir {
     struct copy_dir *next;
-    mode_t mode;
+    mode_t mode, closed; /* closed: the mode it gets back where it was opened up for us */
+    bool is_opened;
     char path[];
 };
 
@@ -69,6 +69,14 @@ static int copy_look(struct copy *c, uint64_t more)
         (uint64_t)fs.f_bavail * fs.f_frsize < o->keep_free + more)
         return copy_over(c, "the file system of the copy has too little room");
     return 0;
+}
+
+static int copy_note_unread(struct copy *c, const char *dir, const char *name)
+{
+    char path[TREE_PATH_MAX + 258];
+    snprintf(path, sizeof(path), "%s%s%s", dir, *dir && *name ? "/" : "", name);
+    int r = tree_paths_add(c->options->unread, path);
+    return r > 0 ? copy_over(c, "too much of it cannot be read") : r;
 }
 
 static int copy_count_entry(struct copy *c)
@@ -187,7 +195,7 @@ static int copy_open(const struct copy_options *o, int from_dir, const char *nam
     return fd;
 }
 
-static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
+static int copy_file(struct copy *c, const char *dir, int from_dir, int to_dir, const char *name,
                      const struct stat *st)
 {
     const struct copy_options *o = c->options;
@@ -198,6 +206,8 @@ static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
     /* of what the caller cannot read the name and the mode are there, and no more */
     if (from < 0 && !large && errno != EACCES && errno != EPERM)
         return -1;
+    if (from < 0 && !large && o->unread && copy_note_unread(c, dir, name) < 0)
+        return -1;
     _cleanup_close_ int to =
         openat(to_dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     struct stat now;
@@ -207,7 +217,7 @@ static int copy_file(struct copy *c, int from_dir, int to_dir, const char *name,
         return -1;
     if (from >= 0 && copy_contents(c, from, to) < 0)
         return -1;
-    if (large && ftruncate(to, st->st_size) < 0)
+    if (from < 0 && (large || o->unread) && ftruncate(to, st->st_size) < 0)
         return -1;
     struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, st->st_mtim};
     futimens(to, times);
@@ -239,12 +249,17 @@ static int copy_push(struct copy *c, const char *dir, const char *name, mode_t m
     if (len > TREE_PATH_MAX) {
         if (c->options->layer)
             return 0; /* a guest's doing: no comparison goes that deep */
+        if (c->options->ret_cut) {
+            *c->options->ret_cut = true;
+            return 0;
+        }
         errno = ENAMETOOLONG;
         return -1;
     }
     struct copy_dir *d = malloc(sizeof(*d) + len);
     if (!d)
         return -1;
+    d->is_opened = false;
     snprintf(d->path, len, "%s%s%s", dir, *dir ? "/" : "", name);
     d->mode = mode;
     d->next = c->todo;
@@ -260,7 +275,7 @@ static int copy_entry(struct copy *c, const char *dir, int from, int to, const c
     if (copy_count_entry(c) < 0)
         return -1;
     if (S_ISREG(st.st_mode))
-        return copy_file(c, from, to, name, &st);
+        return copy_file(c, dir, from, to, name, &st);
     if (S_ISLNK(st.st_mode))
         return copy_link(from, to, name);
     if (S_ISCHR(st.st_mode) && st.st_rdev == makedev(0, 0) && c->options->layer)
@@ -274,17 +289,34 @@ static int copy_entry(struct copy *c, const char *dir, int from, int to, const c
     return copy_push(c, dir, name, st.st_mode & 0777);
 }
 
-static int copy_dir(struct copy *c, const struct copy_dir *d)
+/* -1 with EACCES: closed to the caller. */
+static int copy_enter(const struct copy *c, struct copy_dir *d)
+{
+    int fd = tree_open_dir_here(c->from, d->path);
+    if (fd >= 0 && !tree_is_open(fd)) {
+        util_close(&fd);
+        errno = EACCES;
+    }
+    if (fd >= 0 || errno != EACCES || !c->options->is_own)
+        return fd;
+    if (tree_unlock(c->from, d->path, &d->closed) == 0) {
+        d->is_opened = true;
+        return tree_open_dir_here(c->from, d->path);
+    }
+    errno = EACCES;
+    return -1;
+}
+
+static int copy_dir(struct copy *c, struct copy_dir *d)
 {
     _cleanup_close_ int to = tree_open_dir(c->to, d->path);
-    int fd = tree_open_dir_here(c->from, d->path);
+    int fd = copy_enter(c, d);
     if (fd < 0 && errno == EXDEV)
-        return 0; /* what is mounted there is not part of it */
-    if (fd < 0 && errno == EACCES) {
-        if (c->options->ret_cut)
-            *c->options->ret_cut = true;
-        return 0; /* closed to the caller: empty in the copy, too */
-    }
+        return 0;                  /* what is mounted there is not part of it */
+    if (fd < 0 && errno == EACCES) /* empty in the copy, too */
+        return c->options->unread && copy_note_unread(c, d->path, "") < 0
+                   ? copy_fail(c, d->path, "")
+                   : 0;
     DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
     if (to < 0 || !list) {
         copy_fail(c, d->path, "");
@@ -324,9 +356,13 @@ int copy_tree(int from_fd, int to_fd, const struct copy_options *options, struct
     while (c.done) {
         struct copy_dir *d = c.done;
         c.done = d->next;
-        _cleanup_close_ int fd = r == 0 ? tree_open_dir(to_fd, d->path) : -1;
-        if (fd >= 0)
-            fchmod(fd, d->mode);
+        bool puts_back = d->is_opened, sets = r == 0 && !c.options->is_own;
+        _cleanup_close_ int from = puts_back ? tree_open_dir(from_fd, d->path) : -1;
+        _cleanup_close_ int to = sets ? tree_open_dir(to_fd, d->path) : -1;
+        if (from >= 0)
+            fchmod(from, d->closed);
+        if (to >= 0)
+            fchmod(to, d->mode);
         free(d);
     }
     if (r < 0 && c.is_over && c.options->ret_cut) {
@@ -334,147 +370,4 @@ int copy_tree(int from_fd, int to_fd, const struct copy_options *options, struct
         return 0;
     }
     return r;
-}
-
-/* ---- Removal ---- */
-
-/* Opens a folder for emptying, opening it up if its own mode is against it. */
-static DIR *remove_open(int dir_fd, const char *name)
-{
-    int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(dir_fd, name, flags);
-    struct stat st;
-    if (fd >= 0 && fstat(fd, &st) == 0 && (st.st_mode & 0700) != 0700)
-        fchmod(fd, 0700);
-    if (fd < 0 && errno == EACCES && opendir_unlock(dir_fd, name) == 0)
-        fd = openat(dir_fd, name, flags);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!dir)
-        util_close(&fd);
-    return dir;
-}
-
-/* A removal under way: the folder all others move up into, the next number there, and how much has
- * gone or moved so far. */
-struct removal {
-    int top;
-    unsigned long counter, done;
-};
-
-/* A file goes: 1. A folder stays: 0. What can neither go nor be a folder is an error: -1. */
-static int remove_file(struct removal *r, int fd, const struct dirent *e)
-{
-    if (e->d_type == DT_DIR)
-        return 0;
-    if (unlinkat(fd, e->d_name, 0) == 0) {
-        r->done++;
-        return 1;
-    }
-    /* the kernel looks at the rights first: any other refusal would also keep a folder here */
-    return errno == EISDIR ? 0 : errno == ENOENT ? 1 : -1;
-}
-
-static int remove_folder(struct removal *r, int fd, const char *name)
-{
-    if (unlinkat(fd, name, AT_REMOVEDIR) < 0)
-        return -1;
-    r->done++;
-    return 0;
-}
-
-/* Under the next number that is free. */
-static int remove_move_up(struct removal *r, int fd, const char *from)
-{
-    char name[32];
-    for (int tries = 0; tries < 1000; tries++) {
-        snprintf(name, sizeof(name), ".r%lu", r->counter++);
-        if (renameat(fd, from, r->top, name) == 0) {
-            r->done++;
-            return 0;
-        }
-        if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR &&
-            (errno != EACCES || opendir_unlock(fd, from) < 0))
-            break;
-    }
-    /* what can neither go nor move would be met again for ever */
-    return errno == ENOENT ? 0 : -1;
-}
-
-/* Files go; folders move up into top, where their turn comes: no depth, no path, two descriptors.
- */
-static int remove_empty_into(struct removal *r, DIR *dir)
-{
-    int fd = dirfd(dir);
-    for (struct dirent *e; (e = readdir(dir));) {
-        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
-            continue;
-        int gone = remove_file(r, fd, e);
-        if (gone == 0 && remove_folder(r, fd, e->d_name) < 0)
-            gone = remove_move_up(r, fd, e->d_name);
-        if (gone < 0)
-            return -1;
-    }
-    return 0;
-}
-
-/* One folder in top: what is in it goes or moves up, then itself. */
-static int remove_one(struct removal *r, const char *name)
-{
-    if (remove_folder(r, r->top, name) == 0)
-        return 0;
-    DIR *sub = remove_open(r->top, name);
-    if (!sub)
-        return errno == ENOENT || errno == ENOTDIR ? 0 : -1;
-    int result = remove_empty_into(r, sub);
-    closedir(sub);
-    if (result == 0 && remove_folder(r, r->top, name) < 0 && errno != ENOENT && errno != ENOTEMPTY)
-        result = -1;
-    return result;
-}
-
-/* What is in top, and then what moved there: by its number, since a folder that once held much
- * stays slow to list. */
-static int remove_pass(struct removal *r)
-{
-    int fd = openat(r->top, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
-    if (!list) {
-        util_close(&fd);
-        return -1;
-    }
-    int result = 0;
-    unsigned long next = r->counter;
-    for (struct dirent *e; result == 0 && (e = readdir(list));) {
-        if (str_eq(e->d_name, ".") || str_eq(e->d_name, ".."))
-            continue;
-        int gone = remove_file(r, r->top, e);
-        result = gone == 0 ? remove_one(r, e->d_name) : MIN(gone, 0);
-    }
-    closedir(list);
-    for (; result == 0 && next < r->counter; next++) {
-        char name[32];
-        snprintf(name, sizeof(name), ".r%lu", next);
-        result = remove_one(r, name);
-    }
-    return result;
-}
-
-int copy_remove(int dir_fd, const char *name)
-{
-    if (unlinkat(dir_fd, name, 0) == 0 || errno == ENOENT)
-        return 0;
-    DIR *top = remove_open(dir_fd, name);
-    if (!top)
-        return -1;
-    struct removal r = {.top = dirfd(top)};
-    /* a pass that changes nothing is the last one: if something is left, the folder's own removal
-     * says so */
-    int result;
-    unsigned long before;
-    do {
-        before = r.done;
-        result = remove_pass(&r);
-    } while (result == 0 && r.done != before);
-    closedir(top);
-    return result < 0 ? -1 : unlinkat(dir_fd, name, AT_REMOVEDIR);
 }

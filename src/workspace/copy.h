@@ -9,14 +9,20 @@
 
 #include <cordon.h>
 
+struct tree_paths;
+
 struct copy_options {
     bool layer;     /* an overlay layer: its whiteouts and opaque marks are copied as well */
     dev_t skip_dev; /* a folder that is left out; 0: none */
     ino_t skip_ino;
-    bool is_own; /* the tree is ours alone: a file without its read bit is read all the same */
-    uint64_t file_bytes; /* of larger files only the size is copied; 0: no such bound */
+    bool is_own; /* the tree is ours alone: what its mode closes to us, its owner, is read all the
+                  * same. The copy is for comparing: its folders are open whatever those here are */
+    struct tree_paths *unread; /* gets what could not be read: an empty folder in the copy, a file
+                                * of its size and time; no room for more counts as a bound. NULL:
+                                * not asked for, and such a file is empty */
+    uint64_t file_bytes;       /* of larger files only the size is copied; 0: no such bound */
     /* Bounds of the whole; 0: none. Going over one is CORDON_ERR_HOST, or with ret_cut the end of
-     * a copy that is not complete. */
+     * a copy that is not complete; so is a path longer than TREE_PATH_MAX. */
     uint64_t max_entries, max_bytes;
     uint64_t deadline_ns; /* of CLOCK_MONOTONIC */
     uint64_t keep_free;   /* bytes the file system must have left */

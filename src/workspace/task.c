@@ -67,9 +67,18 @@ static int task_open_root(const char *root)
     return tree_open_own(root, WORKSPACE_ROOT, 0, 0);
 }
 
+/* A guest may have closed it: it is opened up for this one moment. */
 static int task_open_tree(int root_fd, const char *id)
 {
-    return openat(root_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(root_fd, id, flags);
+    mode_t mode;
+    if (fd >= 0 || errno != EACCES || tree_unlock(root_fd, id, &mode) < 0)
+        return fd;
+    fd = openat(root_fd, id, flags);
+    if (fd >= 0)
+        fchmod(fd, mode);
+    return fd;
 }
 
 /* ---- Making and removing ---- */
@@ -246,12 +255,14 @@ static int task_remember(struct task_hold *h, struct cordon_err *err)
                                    .max_entries = TASK_ENTRIES,
                                    .deadline_ns = task_deadline(),
                                    .keep_free = TASK_KEEP_FREE,
+                                   .unread = &h->unread,
                                    .ret_cut = &h->is_cut};
     struct stat st;
     if (task_make_state(h) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "task", errno, "%s", h->state);
     if (copy_tree(h->tree_fd, h->before_fd, &options, err) < 0)
         return -1;
+    tree_paths_sort(&h->unread);
     /* the clock of the files themselves: what they show from now on is the command's doing */
     _cleanup_close_ int mark =
         openat(h->state_fd, "copied", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -278,12 +289,13 @@ int task_hold_begin(const char *root, const char *id, bool wait, struct task_hol
 int task_hold_compare(struct task_hold *h, struct tree_changes *ret_changes, struct cordon_err *err)
 {
     struct tree_state old = {-1, h->before_fd}, new = {-1, h->tree_fd};
-    struct tree_options options = {.copied_at = h->copied_at};
+    struct tree_options options = {.copied_at = h->copied_at, .unread = &h->unread};
     return tree_compare(&old, &new, &options, ret_changes, err);
 }
 
 void task_hold_end(struct task_hold *h)
 {
+    tree_paths_done(&h->unread);
     util_close(&h->before_fd);
     if (h->state[0])
         copy_remove(h->root_fd, h->state);

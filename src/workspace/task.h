@@ -32,10 +32,12 @@ struct task_hold {
     int root_fd, tree_fd, state_fd, before_fd;
     char state[64];
     struct timespec copied_at;
-    bool is_cut; /* not all of the tree was remembered: it is too large, or closed in parts */
+    bool is_cut;              /* not all of the tree was remembered: it is too large or too deep */
+    struct tree_paths unread; /* what could not be, since it is somebody else's and closed to us */
 };
 
-#define TASK_HOLD_INIT ((struct task_hold){-1, -1, -1, -1, "", {0}, false})
+#define TASK_HOLD_INIT                                                                             \
+    ((struct task_hold){.root_fd = -1, .tree_fd = -1, .state_fd = -1, .before_fd = -1})
 
 /* wait: until whoever uses the tree is done; else that is CORDON_ERR_USAGE with EWOULDBLOCK. */
 int task_hold_begin(const char *root, const char *id, bool wait, struct task_hold *ret_hold,

@@ -14,7 +14,6 @@
 #include <sys/xattr.h>
 
 #include "base/err.h"
-#include "base/sys.h"
 #include "base/util.h"
 #include "workspace/tree_internal.h"
 
@@ -55,24 +54,12 @@ static bool tree_has_room(struct tree_walk *w, const char *text)
 
 static int tree_fix(struct tree_walk *w, int layer_fd, int from, const char *name, const char *path)
 {
-    const struct open_how look = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-                                  .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-                                             RESOLVE_NO_MAGICLINKS};
-    struct stat st;
-    char self[32];
-    _cleanup_close_ int fd = sys_openat2(from, *name ? name : ".", &look);
-    if (!tree_has_room(w, path) || fd < 0 || fstat(fd, &st) < 0 || st.st_uid != geteuid())
-        return -1;
-    struct tree_fix *fix = malloc(sizeof(*fix) + strlen(path) + 2);
-    if (!fix)
-        return -1;
-    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-    if (chmod(self, 0700) < 0) {
+    struct tree_fix *fix = tree_has_room(w, path) ? malloc(sizeof(*fix) + strlen(path) + 2) : NULL;
+    if (!fix || tree_unlock(from, name, &fix->mode) < 0) {
         free(fix);
         return -1;
     }
     fix->layer_fd = layer_fd;
-    fix->mode = st.st_mode & 07777;
     strcpy(fix->path, *path ? path : ".");
     fix->next = w->out->fixes;
     w->out->fixes = fix;
@@ -88,18 +75,17 @@ static int tree_enter(struct tree_walk *w, const struct tree_node *node, int lay
     int from = held ? w->held_dirs[layer] : root;
     const char *name = held ? node->name : path;
     int fd = layer % 2 ? tree_open_dir_here(from, name) : tree_open_dir(from, name);
-    bool ours = layer == 0 || layer == 2 || w->options->copied_at.tv_sec != 0;
-    if (fd >= 0 && ours && layer != 1) {
-        struct stat st;
-        if (fstat(fd, &st) == 0 && (st.st_mode & 0500) == 0500)
-            return fd;
-        close(fd);
-        fd = -1;
+    bool ours = layer != 1 && (layer % 2 == 0 || w->options->copied_at.tv_sec != 0);
+    if (fd >= 0 && !tree_is_open(fd)) {
+        util_close(&fd);
         errno = EACCES;
     }
-    if (fd < 0 && errno == EACCES && ours && layer != 1 && tree_fix(w, root, from, name, path) == 0)
-        fd = tree_open_dir(from, name);
-    return fd;
+    if (fd >= 0 || errno != EACCES || !ours)
+        return fd;
+    if (tree_fix(w, root, from, name, path) == 0)
+        return tree_open_dir(from, name);
+    errno = EACCES;
+    return -1;
 }
 
 /* Keeps a folder at hand for the folders in it, which come next. */
@@ -117,13 +103,6 @@ static void tree_hold(struct tree_walk *w, struct tree_node *node, int *dirs, co
 }
 
 /* ---- One name ---- */
-
-/* The side's view of a name: the entry, and which of its layers go on below if it is a folder. */
-struct tree_view {
-    struct tree_entry entry;
-    struct timespec ctime, mtime;
-    unsigned layers;
-};
 
 static bool tree_is_opaque(int dir_fd, const char *name)
 {
@@ -186,66 +165,6 @@ static bool tree_is_later(const struct timespec *a, const struct timespec *b)
     return a->tv_sec > b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec > b->tv_nsec);
 }
 
-static bool tree_same_target(const struct tree_entry *a, const struct tree_entry *b,
-                             const char *path)
-{
-    _cleanup_buf_ struct buf one = BUF_INIT(65536), two = BUF_INIT(65536);
-    return tree_read(a, path, &one) == 0 && tree_read(b, path, &two) == 0 && one.len == two.len &&
-           (one.len == 0 || memcmp(one.data, two.data, one.len) == 0);
-}
-
-/* A copy has an empty file in the place of one that the caller cannot read. */
-static bool tree_is_blank(const struct tree_walk *w, const struct tree_entry *old,
-                          const struct tree_entry *new, const char *path)
-{
-    if (!w->options->has_blanks || new->size != 0)
-        return false;
-    _cleanup_close_ int fd = tree_open_file(old->layer_fd, path);
-    return fd < 0 && errno == EACCES;
-}
-
-static bool tree_same_file(const struct tree_walk *w, const struct tree_entry *a,
-                           const struct tree_entry *b, const char *path)
-{
-    if (a->size != b->size)
-        return tree_is_blank(w, a, b, path);
-    if (a->size == 0)
-        return true;
-    _cleanup_close_ int one = tree_open_file(a->layer_fd, path);
-    _cleanup_close_ int two = tree_open_file(b->layer_fd, path);
-    return one >= 0 && two >= 0 && tree_same_bytes(one, two) == 1;
-}
-
-/* Which kind of change is it, if it is one? Folders count as absent here. */
-static bool tree_judge(const struct tree_walk *w, const struct tree_entry *old,
-                       const struct tree_entry *new, const char *path, enum tree_kind *ret_kind)
-{
-    if (new->type == TREE_SPECIAL) {
-        *ret_kind = TREE_NOT_FILE;
-        return old->type != TREE_SPECIAL;
-    }
-    if (new->type == TREE_ABSENT) {
-        *ret_kind = TREE_DELETED;
-        /* pipes, sockets and devices were never in a copy */
-        bool had = old->type != TREE_SPECIAL || !w->options->has_blanks;
-        return had && old->type != TREE_ABSENT;
-    }
-    if (new->type == TREE_SYMLINK) {
-        *ret_kind = TREE_LINKED;
-        return old->type != TREE_SYMLINK || !tree_same_target(old, new, path);
-    }
-    if (old->type != TREE_FILE) {
-        *ret_kind = old->type == TREE_ABSENT ? TREE_ADDED : TREE_RETYPED;
-        return true;
-    }
-    if (!tree_same_file(w, old, new, path)) {
-        *ret_kind = TREE_MODIFIED;
-        return true;
-    }
-    *ret_kind = TREE_MODE;
-    return old->mode != new->mode;
-}
-
 static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
                     const struct tree_entry *old, const struct tree_entry *new)
 {
@@ -265,6 +184,18 @@ static int tree_add(struct tree_walk *w, const char *path, enum tree_kind kind,
         return -1;
     list[c->n++] = (struct tree_change){.path = copy, .kind = kind, .old = *old, .new = *new};
     return 0;
+}
+
+static int tree_note_unread(struct tree_walk *w, const char *path)
+{
+    int r = tree_paths_add(&w->out->unread, path);
+    w->out->truncated |= r > 0;
+    return r < 0 ? -1 : 0;
+}
+
+static bool tree_was_unread(const struct tree_walk *w, const char *path)
+{
+    return w->options->unread && tree_paths_has(w->options->unread, path);
 }
 
 static int tree_push(struct tree_walk *w, struct tree_node *parent, const char *name,
@@ -352,13 +283,17 @@ static int tree_compare_name(struct tree_walk *w, struct tree_node *node, const 
     if (tree_is_untouched(w, node, &old, &new))
         return 0;
     struct tree_entry a = old.entry, b = new.entry;
-    if (tree_note_folders(w, &a, &b, path) < 0)
+    a.is_unread = a.type == TREE_FILE && tree_was_unread(w, path);
+    if (tree_note_folders(w, &a, &b, path) < 0 || (a.is_unread && tree_note_unread(w, path) < 0))
         return -1;
     if (a.type == TREE_DIR)
         a.type = TREE_ABSENT;
     if (b.type == TREE_DIR)
         b.type = TREE_ABSENT;
-    if (tree_judge(w, &a, &b, path, &kind) && tree_add(w, path, kind, &a, &b) < 0)
+    bool is_change = a.is_unread && b.type == TREE_FILE
+                         ? tree_judge_unread(&old, &new, &kind)
+                         : tree_judge(w->options, &a, &b, path, &kind);
+    if (is_change && tree_add(w, path, kind, &a, &b) < 0)
         return -1;
     unsigned layers = old.layers | new.layers;
     /* the same base on both sides and nothing over it: the same folder */
@@ -441,11 +376,36 @@ static void tree_hold_parent(struct tree_walk *w, struct tree_node *parent, cons
     tree_hold(w, parent, dirs, above, len);
 }
 
+/* Opens the folder in every layer that has it. 1: as far as it can be read, 0: it is left out,
+ * since what one side has could not be told from what the other lacks, -1: memory is out. */
+static int tree_enter_all(struct tree_walk *w, const struct tree_node *node, const char *path,
+                          int *dirs, bool *ret_blank)
+{
+    bool is_closed = tree_was_unread(w, path), is_part = true;
+    for (int i = 0; i < LAYERS; i++) {
+        if (!(node->layers & 1u << i) || (dirs[i] = tree_enter(w, node, i, path)) >= 0)
+            continue;
+        bool is_blank = i == 1 && w->options->has_blanks && errno == EACCES;
+        *ret_blank |= is_blank;
+        if (errno == EXDEV) /* a mount is not part of it */
+            is_part = false;
+        else
+            is_closed |= !is_blank;
+    }
+    if (!w->options->unread) {
+        w->out->truncated |= is_closed;
+        return 1;
+    }
+    if (is_closed && tree_note_unread(w, path) < 0)
+        return -1;
+    return is_part && !is_closed;
+}
+
 static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
 {
     char path[TREE_PATH_MAX + 2];
     size_t len;
-    int dirs[LAYERS] = {-1, -1, -1, -1}, r = 0;
+    int dirs[LAYERS] = {-1, -1, -1, -1};
     if (!tree_path(w, node, path, &len)) {
         w->out->truncated = true;
         return 0;
@@ -453,16 +413,11 @@ static int tree_compare_dir(struct tree_walk *w, struct tree_node *node)
     if (node->parent && node->parent != w->held)
         tree_hold_parent(w, node->parent, path);
     bool blank = false; /* an empty folder in the place of one that the caller cannot read */
-    for (int i = 0; i < LAYERS; i++)
-        if (node->layers & 1u << i && (dirs[i] = tree_enter(w, node, i, path)) < 0) {
-            bool is_blank = i == 1 && w->options->has_blanks && errno == EACCES;
-            blank |= is_blank;
-            w->out->truncated |= !is_blank && errno != EXDEV; /* a mount is not part of it */
-        }
+    int in = tree_enter_all(w, node, path, dirs, &blank), r = MIN(in, 0);
     struct tree_names names = {0};
     bool old_base = node->layers & LAYER_OLD_BASE, new_base = node->layers & LAYER_NEW_BASE;
     bool list_base = old_base != new_base || w->roots[1] != w->roots[3];
-    for (int i = 0; r == 0 && i < LAYERS; i++) {
+    for (int i = 0; r == 0 && in > 0 && i < LAYERS; i++) {
         if (dirs[i] < 0 || (i % 2 == 1 && !list_base))
             continue;
         if ((r = tree_names_add(&names, dirs[i])) > 0) {

@@ -34,7 +34,8 @@ struct tree_entry {
     enum tree_type type;
     mode_t mode; /* permission bits without setuid, setgid and sticky */
     uint64_t size;
-    int layer_fd; /* where it lies; borrowed from the state */
+    int layer_fd;   /* where it lies; borrowed from the state */
+    bool is_unread; /* of a copy: its contents are not there, they could not be read */
 };
 
 enum tree_kind {
@@ -60,12 +61,29 @@ struct tree_change {
 
 #define TREE_LARGE (UINT64_C(16) << 20) /* files that are not always there as a whole */
 
+/* Paths in a list of their own; sorted before anybody looks one up. */
+struct tree_paths {
+    struct arena arena;
+    const char **list;
+    size_t n, cap, text;
+};
+
+/* 0, 1: there is no room for more than TREE_TEXT_MAX bytes, -1: memory is out. */
+int tree_paths_add(struct tree_paths *paths, const char *path);
+void tree_paths_sort(struct tree_paths *paths);
+bool tree_paths_has(const struct tree_paths *paths, const char *path);
+void tree_paths_done(struct tree_paths *paths);
+
 struct tree_options {
     /* The new side is a copy of the old one made at this time (of the file system's own clock):
      * what was not touched since is not compared. 0: compare. */
     struct timespec copied_at;
     bool has_blanks; /* and what could not be read is empty there, what is no file is missing: no
                       * changes */
+    /* The old side is a copy of the new one as it was, without these, which could not be read.
+     * What lies in such a folder, or in one that cannot be read now, is left out; that is told by
+     * the list's own `unread` and not by `truncated`. NULL: it is not such a copy. */
+    const struct tree_paths *unread;
     /* A folder that is not there for this comparison (Cordon's own state). 0: none. */
     dev_t skip_dev;
     ino_t skip_ino;
@@ -87,6 +105,7 @@ struct tree_changes {
     size_t text;    /* bytes of names that are kept */
     bool truncated; /* more than TREE_ENTRIES_MAX or TREE_TEXT_MAX, deeper than TREE_PATH_MAX, or
                        unreadable folders */
+    struct tree_paths unread; /* see the options; and files that a diff was to show. Not sorted */
     struct tree_fix
         *fixes;     /* folders whose mode was opened up for us; put back by tree_changes_done */
     int own_fds[2]; /* layers the list keeps open for its entries, -1: none */
@@ -114,6 +133,10 @@ int tree_open_file(int layer_fd, const char *path);
 int tree_open_dir(int dir_fd, const char *path);
 /* The same on the mount of dir_fd: EXDEV where another one is on the way. */
 int tree_open_dir_here(int dir_fd, const char *path);
+/* Can what is in an open folder be reached? That takes more than the right to list it. */
+bool tree_is_open(int dir_fd);
+/* Opens up a folder beneath dir_fd that its mode closes to its owner, if that is us. */
+int tree_unlock(int dir_fd, const char *path, mode_t *ret_mode);
 /* Opens the folder a path beneath base_fd lies in, made where it is missing; the rest is a name. */
 int tree_make_parent(int base_fd, const char *path, const char **ret_name);
 /* mkdir -p; the caller's own path, links in it are followed. */

@@ -42,6 +42,7 @@ void tree_changes_done(struct tree_changes *c)
     free(c->list);
     free(c->gone_dirs);
     free(c->new_dirs);
+    tree_paths_done(&c->unread);
     arena_done(&c->arena);
     *c = TREE_CHANGES_INIT;
 }

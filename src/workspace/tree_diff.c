@@ -63,13 +63,14 @@ static enum patch_type diff_type(const struct tree_entry *e)
 
 static bool diff_is_printable(const struct tree_change *c)
 {
-    return patch_is_nameable(c->path) && c->old.type != TREE_SPECIAL &&
+    return patch_is_nameable(c->path) && !c->old.is_unread && c->old.type != TREE_SPECIAL &&
            c->new.type != TREE_SPECIAL && c->old.size <= PATCH_FILE_MAX &&
            c->new.size <= PATCH_FILE_MAX;
 }
 
 /* Unreadable or too large files are omitted, not errors: the list of changes still has them. */
-static int diff_one(struct tree_change *c, struct buf *text, struct cordon_err *err)
+static int diff_one(struct tree_changes *changes, struct tree_change *c, struct buf *text,
+                    struct cordon_err *err)
 {
     _cleanup_buf_ struct buf old = BUF_INIT(PATCH_FILE_MAX), new = BUF_INIT(PATCH_FILE_MAX);
     c->omitted = !diff_is_printable(c);
@@ -77,7 +78,9 @@ static int diff_one(struct tree_change *c, struct buf *text, struct cordon_err *
         return 0;
     if (tree_read(&c->old, c->path, &old) < 0 || tree_read(&c->new, c->path, &new) < 0) {
         c->omitted = true;
-        return 0;
+        return errno == EACCES && tree_paths_add(&changes->unread, c->path) < 0
+                   ? err_nomem(err, "diff")
+                   : 0;
     }
     struct patch_side a = {diff_type(&c->old), c->old.mode & 0100, old.data, old.len};
     struct patch_side b = {diff_type(&c->new), c->new.mode & 0100, new.data, new.len};
@@ -106,7 +109,7 @@ int tree_diff(struct tree_changes *changes, size_t max, struct buf *ret_text,
 {
     struct buf text = BUF_INIT(max);
     for (size_t i = 0; i < changes->n; i++)
-        if (diff_one(&changes->list[i], &text, err) < 0) {
+        if (diff_one(changes, &changes->list[i], &text, err) < 0) {
             buf_done(&text);
             return -1;
         }

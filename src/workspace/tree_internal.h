@@ -1,4 +1,4 @@
-/* Between tree.c, tree_names.c and tree_changes.c. */
+/* Between the files of tree.h. */
 #ifndef WORKSPACE_TREE_INTERNAL_H
 #define WORKSPACE_TREE_INTERNAL_H
 
@@ -11,6 +11,20 @@ struct tree_fix {
     mode_t mode;
     char path[];
 };
+
+/* The side's view of a name: the entry, and which of its layers go on below if it is a folder. */
+struct tree_view {
+    struct tree_entry entry;
+    struct timespec ctime, mtime;
+    unsigned layers;
+};
+
+/* tree_judge.c: which kind of change is it, if it is one? Folders count as absent here. */
+bool tree_judge(const struct tree_options *options, const struct tree_entry *old,
+                const struct tree_entry *new, const char *path, enum tree_kind *ret_kind);
+/* Of a file whose contents were never seen, its size and time are there to go by. */
+bool tree_judge_unread(const struct tree_view *old, const struct tree_view *new,
+                       enum tree_kind *ret_kind);
 
 struct tree_names {
     char **list;

@@ -182,6 +182,58 @@ def test_hostile_trees(home, config):
 
 
 @workspaces
+@pytest.mark.parametrize("mode", ["000", "400", "300", "600"])
+def test_closed_folders_spoil_no_diff(config, mode):
+    """What a guest closed is opened up for the look, and is closed again when the next command starts."""
+    workspace = prepare_workspace("t", {"f": "1\n", "shut/x": "1\n", "file": "1\n"}, config=config)
+    result = sh(workspace, config, f"chmod 0 file; chmod {mode} shut; echo 2 > f")
+    assert result.changed_files == ["f", "file"] and result.error is None
+    result = sh(workspace, config, "stat -c %a shut; echo 3 > f")
+    assert (result.stdout.strip().zfill(3), result.changed_files, result.error) == (mode, ["f"], None)
+    assert result.diff.endswith("-2\n+3\n")
+    result = sh(workspace, config, f"chmod 700 shut; echo 4 > shut/x; echo 4 > shut/new; chmod {mode} shut")
+    assert result.changed_files == ["shut/new", "shut/x"] and "-1\n+4\n" in result.diff and result.error is None
+    result = sh(workspace, config, "chmod 700 shut; rm -r shut")
+    assert result.changed_files == ["shut/new", "shut/x"] and result.diff.count("deleted file mode") == 2
+    for _ in range(2):  # the top of it as well, as far as a command can still be started there
+        result = sh(workspace, config, "date +%N > f; chmod 300 .")
+        assert result.changed_files == ["f"] and result.error is None
+    cleanup(workspace, config=config)
+
+
+AS_NOBODY = """
+import sys
+from cordon.workspace import *
+config = SandboxConfig(work_root=sys.argv[1] + "/work", logs_dir=sys.argv[1] + "/logs")
+if sys.argv[2] == "prepare":
+    prepare_workspace("t", {"f": "1\\n"}, config=config)
+else:
+    for script in ("echo 2 > f", "echo 3 > f; exec sleep 20"):
+        result = apply_action(sys.argv[1] + "/work/t", {"command": ["sh", "-c", script], "timeout": 2}, config=config)
+        print(result.changed_files, result.error, result.diff.count("\\n+"), sep="|")
+"""
+
+
+@workspaces
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
+def test_folders_of_others_are_left_out_and_named(home, config):
+    def run(what):
+        return subprocess.run([sys.executable, "-c", AS_NOBODY, home, what], user=65534, group=65534, extra_groups=[], cwd="/",
+                              env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=True, capture_output=True, text=True).stdout
+    os.chown(home, 65534, 65534)
+    run("prepare")
+    (home / "work/t/shut/in").mkdir(parents=True, mode=0o700)
+    (home / "work/t/shut").chmod(0o700)
+    (home / "work/t/shut/x").write_text("1")
+    (home / "work/t/odd\nname").mkdir(mode=0o700)
+    plain, late = run("act").splitlines()
+    words = '"odd\\nname" and 1 more cannot be read: what changed there is not in the diff'
+    assert plain == f"['f']|{words}|2", plain
+    assert late.startswith("['f']|") and "time limit" in late and late.endswith(f"; {words}|2"), late
+    assert sh(home / "work/t", config, "echo 4 > f").error is None  # root reads everything
+
+
+@workspaces
 def test_prepare_replaces_what_a_guest_left(home, config):
     (home / "target").write_text("safe")
     workspace = prepare_workspace("t", {"f": "x"}, config=config)

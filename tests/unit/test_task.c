@@ -350,6 +350,9 @@ static void test_hostile_tree(void **state)
     r = act(task, argv);
     assert_non_null(strstr(cordon_task_result_error(r), "not every change"));
     cordon_task_result_free(r);
+    r = shell(task, "echo y > f"); /* and the next command runs all the same */
+    assert_non_null(strstr(cordon_task_result_error(r), "not every change"));
+    cordon_task_result_free(r);
     finish(task);
 }
 
