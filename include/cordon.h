@@ -326,8 +326,8 @@ struct cordon_task_file {
 /* Makes the workspace with these files in it; an earlier one of the same id is removed. An id has
  * letters, digits, '.', '_' and '-', at most 100, and begins with neither '.' nor '-'. Until it is
  * whole the folder has another name; a failure leaves nothing. CORDON_ERR_USAGE: the id, a name or
- * a folder is not one that can be used, or with sys_errno EWOULDBLOCK a command works in the
- * earlier one. */
+ * a folder is not one that can be used, something that Cordon did not make has the name (but for an
+ * empty folder), or with sys_errno EWOULDBLOCK a command works in the earlier one. */
 CORDON_API int cordon_task_prepare(const struct cordon_task_options *options, const char *task_id,
                                    const struct cordon_task_file *files, size_t n_files,
                                    struct cordon_task **ret_task, struct cordon_err *err);
@@ -337,7 +337,8 @@ CORDON_API int cordon_task_open(const struct cordon_task_options *options, const
 /* Absolute path of the workspace. Lives as long as the task. */
 CORDON_API const char *cordon_task_path(const struct cordon_task *task);
 /* Removes the workspace, whatever a guest left in it; one that is gone is no error. -1 with
- * sys_errno EWOULDBLOCK: a command works in it. The task itself is still to be freed. */
+ * sys_errno EWOULDBLOCK: a command works in it; with CORDON_ERR_USAGE and no sys_errno: it is not
+ * empty, and no folder that cordon_task_prepare() made. The task itself is still to be freed. */
 CORDON_API int cordon_task_cleanup(const struct cordon_task *task, struct cordon_err *err);
 /* Gives the task back, not its folder. NULL is accepted. No run of it may be left. */
 CORDON_API void cordon_task_free(struct cordon_task *task);

@@ -64,7 +64,7 @@ class Task:
             self._lib.call(name, *arguments)
         except SandboxError as e:
             if e.code == 64 and e.stage == "task" and e.errno != errno.EWOULDBLOCK:
-                raise ValueError(e.message) from None
+                raise ValueError(f"{e.message}; {e.hint}" if e.hint else e.message) from None
             raise
 
     def __del__(self) -> None:

@@ -13,11 +13,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import re
-import time
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -137,11 +135,10 @@ class TestResult(SandboxResult):
 def prepare_workspace(task_id: str, files: Mapping[str, Union[str, bytes]],
                       config: Optional[SandboxConfig] = None) -> pathlib.Path:
     """A new folder for the task with these files in it; an earlier one of the same id is removed. A folder that
-    somebody else made is not: ValueError."""
+    somebody else made and that is not empty is not: ValueError."""
     config = SandboxConfig.load() if config is None else config
     _check_id(task_id)
     contents = sorted(_settings.files(files))
-    _check_earlier(task_id, config)
     return pathlib.Path(_task.Task(_options(config), task_id, contents).path)
 
 
@@ -165,7 +162,8 @@ def run_tests(workspace: Union[str, "os.PathLike[str]"], test_spec: Optional[Map
 
 
 def cleanup(workspace: Union[str, "os.PathLike[str]"], config: Optional[SandboxConfig] = None) -> None:
-    """Removes the workspace, whatever a guest left in it. One that is gone already is no error."""
+    """Removes the workspace, whatever a guest left in it. One that is gone already is no error; a folder that is not
+    empty and that ``prepare_workspace`` did not make stays: ValueError."""
     config = SandboxConfig.load() if config is None else config
     _task.Task(_options(config), _located(workspace, config)).cleanup()
 
@@ -177,40 +175,6 @@ def _check_id(task_id: Any) -> None:
         raise TypeError(f"task_id must be text, not {type(task_id).__name__}")
     if not _ID.match(task_id):
         raise ValueError(f"task_id: {task_id!r} is not a plain name of letters, digits, dot, dash and underscore")
-
-
-def _check_earlier(task_id: str, config: SandboxConfig) -> None:
-    """What the name stands for goes: it must be ours, by its root's name, its record or its log."""
-    root = os.path.abspath(config.work_root)
-    path = os.path.join(root, task_id)
-    try:
-        if not os.listdir(path):
-            return
-    except FileNotFoundError:
-        return
-    except OSError:
-        pass  # no folder, or one that a guest has closed
-    if os.path.basename(root) == SandboxConfig.work_root or os.path.lexists(os.path.join(root, ".meta", task_id)):
-        return
-    for pause in (0, 0.05, 0.5):  # another process that prepares the same one writes its log last
-        time.sleep(pause)
-        if _is_prepared(os.path.join(config.logs_dir, task_id + ".jsonl")):
-            return
-    raise ValueError(f"{path} is there and was not made by prepare_workspace: remove it, or name another work_root")
-
-
-def _is_prepared(log: str) -> bool:
-    """Was the task prepared, and not cleaned up since?"""
-    last = None
-    try:
-        with open(log, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if '"prepare"' in line or '"cleanup"' in line:  # a command may say so as well
-                    event = json.loads(line).get("event")
-                    last = event if event in ("prepare", "cleanup") else last
-    except (OSError, ValueError):
-        pass
-    return last == "prepare"
 
 
 def _located(workspace: Union[str, "os.PathLike[str]"], config: SandboxConfig) -> str:

@@ -34,7 +34,8 @@ static const struct options_own workspace_options[] = {
     {"json", 0, OPTIONS_NONE, OPT_JSON, NULL, "diff, ls: as JSON"},
     {"color", 0, OPTIONS_OPTIONAL, OPT_COLOR, "WHEN",
      "diff: always, never, or on a terminal (auto)"},
-    {"force", 0, OPTIONS_NONE, OPT_FORCE, NULL, "apply: over conflicts and protected paths too"},
+    {"force", 0, OPTIONS_NONE, OPT_FORCE, NULL,
+     "apply: over conflicts and protected paths too; rm: a folder that Cordon did not make"},
     CLI_HELP_ROW,
 };
 
@@ -286,7 +287,7 @@ static int workspace_do_rm(struct call *c, struct cordon_err *err)
     if (workspace_open_named(c, &ws, err) < 0)
         return -1;
     snprintf(id, sizeof(id), "%s", ws.id);
-    int r = workspace_remove(&ws, err);
+    int r = workspace_remove(&ws, options_has(&c->options, OPT_FORCE), err);
     workspace_close(&ws);
     if (r == 0)
         workspace_log(c, id, &(struct events_row){.event = "cleanup"});

@@ -341,7 +341,7 @@ void files_done(struct run_job *job)
     struct cordon_err drop;
     if (f->workspace == &job->own_workspace) {
         if (f->workspace->is_kept && !job->result.workspace_id)
-            workspace_remove(f->workspace, &drop);
+            workspace_remove(f->workspace, false, &drop);
         if (beside)
             workspace_close_beside(f->workspace);
         else

@@ -20,17 +20,6 @@ static void record_name(const struct workspace *ws, char *name, size_t size, con
     snprintf(name, size, WORKSPACE_META "/%s%s", ws->id, suffix);
 }
 
-int record_hold(int place_fd)
-{
-    if (mkdirat(place_fd, WORKSPACE_META, 0700) < 0 && errno != EEXIST)
-        return -1;
-    int fd = openat(place_fd, WORKSPACE_META, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && workspace_lock(fd, true) == 0)
-        return fd;
-    util_close(&fd);
-    return -1;
-}
-
 int record_write(const struct workspace *ws, struct cordon_err *err)
 {
     char name[160], temp[160];

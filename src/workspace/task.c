@@ -144,34 +144,53 @@ static int task_lock_tree(int root_fd, const char *id, bool wait)
     return -1;
 }
 
+/* A tree that has lost its name, and is still to be removed. The lock is kept until it is gone, so
+ * that gc does not remove it as well. */
+struct task_old {
+    int lock;
+    char trash[64]; /* empty: there is none */
+};
+
+#define TASK_OLD_NONE ((struct task_old){.lock = -1})
+
 /* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. Not while
- * somebody works in it; the lock is kept until it is gone, so that gc does not remove it as well.
- */
-static int task_drop(int root_fd, const char *id)
+ * somebody works in it, and not if it is somebody else's (EEXIST): what has no mark of ours goes
+ * only if nothing is in it. The records are held. */
+static int task_unname(int root_fd, const char *id, struct task_old *ret_old)
 {
-    char trash[64] = WORKSPACE_TRASH "-";
+    struct task_old old = {-1, WORKSPACE_TRASH "-"};
     _cleanup_close_ int lock = task_lock_tree(root_fd, id, false);
-    /* no folder at all, or one that a guest has closed, has nobody in it */
-    if (lock < 0 && errno != ENOTDIR && errno != ELOOP && errno != EACCES)
-        return errno == ENOENT ? 0 : -1;
-    tree_random(trash + strlen(trash), 12);
-    if (renameat(root_fd, id, root_fd, trash) < 0)
-        return errno == ENOENT ? 0 : -1;
-    return copy_remove(root_fd, trash);
+    /* no folder at all, or one that is closed to us, has nobody in it */
+    if (lock < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP && errno != EACCES)
+        return -1;
+    if (unlinkat(root_fd, id, AT_REMOVEDIR) < 0 && errno != ENOENT) {
+        if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR)
+            return -1;
+        if (!meta_is_marked(root_fd, id)) {
+            errno = EEXIST;
+            return -1;
+        }
+        tree_random(old.trash + strlen(old.trash), 12);
+        if (renameat(root_fd, id, root_fd, old.trash) < 0)
+            return -1;
+        old.lock = TAKE_FD(lock);
+        *ret_old = old;
+    }
+    meta_unmark(root_fd, id);
+    return 0;
 }
 
-/* Somebody else may make one of the same id meanwhile: the last one stays. */
-static int task_name(int root_fd, const char *temp, const char *id)
+/* One that has no name of its own yet. */
+struct task_new {
+    int fd; /* locked */
+    char name[WORKSPACE_NAME_MAX];
+};
+
+static int task_remove_old(int root_fd, struct task_old *old)
 {
-    for (int tries = 0; tries < 64; tries++) {
-        if (task_drop(root_fd, id) < 0)
-            return -1;
-        if (renameat(root_fd, temp, root_fd, id) == 0)
-            return 0;
-        if (errno != ENOTEMPTY && errno != EEXIST)
-            return -1;
-    }
-    return -1;
+    int r = old->trash[0] ? copy_remove(root_fd, old->trash) : 0;
+    util_close(&old->lock);
+    return r;
 }
 
 /* "In use" reads better than what the lock says. */
@@ -179,13 +198,69 @@ static int task_fail(const char *root, const char *id, int code, struct cordon_e
 {
     if (errno == EWOULDBLOCK)
         return err_set(err, CORDON_ERR_USAGE, "task", errno, "workspace %s is in use", id);
-    return err_set(err, code, "task", errno, "%.900s/%s", root, id);
+    if (errno != EEXIST)
+        return err_set(err, code, "task", errno, "%.900s/%s", root, id);
+    err_set(err, CORDON_ERR_USAGE, "task", 0, WORKSPACE_NOT_OURS, root, id);
+    return err_hint(err,
+                    "remove it yourself, or name another work root; one of an earlier version: "
+                    "cordon workspace --work-root DIR rm --force %s",
+                    id);
+}
+
+static int task_hold_records(int root_fd, const char *root, struct cordon_err *err)
+{
+    int records = meta_hold(root_fd);
+    if (records < 0)
+        err_set(err, CORDON_ERR_USAGE, "task", errno, "%.900s/" WORKSPACE_META, root);
+    return records;
+}
+
+/* The mark is there before what it stands for: without it the tree would be somebody else's. The
+ * lock that kept gc away ends with the name: nobody is to find a new tree in use. */
+static int task_rename(int root_fd, const struct task_new *tree, const char *id)
+{
+    if (meta_mark(root_fd, id, tree->name) < 0)
+        return -1;
+    if (renameat(root_fd, tree->name, root_fd, id) == 0) {
+        flock(tree->fd, LOCK_UN);
+        return 0;
+    }
+    int e = errno;
+    meta_unmark(root_fd, id);
+    errno = e;
+    return -1;
+}
+
+/* What has the id goes, for another tree or for nothing (NULL). That takes its time, during which
+ * the records are everybody's: somebody else may make another one, and the last one stays. */
+static int task_replace(int root_fd, const char *root, const char *id, const struct task_new *tree,
+                        struct cordon_err *err)
+{
+    for (int tries = 0; tries < 64; tries++) {
+        struct task_old old = TASK_OLD_NONE;
+        int records = task_hold_records(root_fd, root, err);
+        if (records < 0)
+            return -1;
+        int r = task_unname(root_fd, id, &old);
+        bool is_free = r == 0 && !old.trash[0];
+        if (is_free && tree)
+            r = task_rename(root_fd, tree, id);
+        meta_release(root_fd, &records);
+        if (r == 0)
+            r = task_remove_old(root_fd, &old);
+        if (r < 0)
+            return task_fail(root, id, CORDON_ERR_INTERNAL, err);
+        if (is_free || !tree)
+            return 0;
+    }
+    errno = EWOULDBLOCK;
+    return task_fail(root, id, CORDON_ERR_INTERNAL, err);
 }
 
 int task_make(const char *root, const char *id, const struct task_file *files, size_t n_files,
               struct cordon_err *err)
 {
-    char temp[WORKSPACE_NAME_MAX];
+    struct task_new tree;
     for (size_t i = 0; i < n_files; i++)
         if (!files[i].name || !task_is_safe_name(files[i].name))
             return err_set(err, CORDON_ERR_USAGE, "task", 0,
@@ -194,14 +269,15 @@ int task_make(const char *root, const char *id, const struct task_file *files, s
     _cleanup_close_ int root_fd =
         tree_open_own(root, WORKSPACE_ROOT, TREE_MAKE | TREE_MAKE_ABOVE, 0777);
     _cleanup_close_ int tree_fd =
-        root_fd < 0 ? -1 : workspace_make_locked(root_fd, WORKSPACE_NEW, 0755, temp);
+        root_fd < 0 ? -1 : workspace_make_locked(root_fd, WORKSPACE_NEW, 0755, tree.name);
+    tree.fd = tree_fd;
     if (tree_fd < 0)
         return err_set(err, CORDON_ERR_USAGE, "task", errno, "%.900s", root);
     int r = task_fill(tree_fd, files, n_files, err);
-    if (r == 0 && task_name(root_fd, temp, id) < 0)
-        r = task_fail(root, id, CORDON_ERR_INTERNAL, err);
+    if (r == 0)
+        r = task_replace(root_fd, root, id, &tree, err);
     if (r < 0)
-        copy_remove(root_fd, temp);
+        copy_remove(root_fd, tree.name);
     return r;
 }
 
@@ -216,11 +292,10 @@ bool task_exists(const char *root, const char *id)
 int task_remove(const char *root, const char *id, struct cordon_err *err)
 {
     _cleanup_close_ int root_fd = task_open_root(root);
-    if (root_fd < 0 && errno == ENOENT)
-        return 0;
-    if (root_fd < 0 || task_drop(root_fd, id) < 0)
-        return task_fail(root, id, CORDON_ERR_INTERNAL, err);
-    return 0;
+    struct stat st;
+    if (root_fd < 0 || fstatat(root_fd, id, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : task_fail(root, id, CORDON_ERR_INTERNAL, err);
+    return task_replace(root_fd, root, id, NULL, err);
 }
 
 /* ---- In use ---- */

@@ -16,14 +16,15 @@ struct task_file {
 /* Relative, without empty parts, "." and "..", and short enough for a path. */
 bool task_is_safe_name(const char *name);
 
-/* A new tree with these files; an earlier one of the same id goes. Until it is whole it has another
- * name. Out-of-place names and files that cannot be written are CORDON_ERR_USAGE, and so is with
- * EWOULDBLOCK an earlier one that is in use. */
+/* A new tree with these files, marked as ours; an earlier one of the same id goes. Until it is
+ * whole it has another name. Out-of-place names and files that cannot be written are
+ * CORDON_ERR_USAGE, and so is with EWOULDBLOCK an earlier one that is in use, and whatever lies
+ * there without our mark, unless it is an empty folder. */
 int task_make(const char *root, const char *id, const struct task_file *files, size_t n_files,
               struct cordon_err *err);
 /* Is it there, and a folder? */
 bool task_exists(const char *root, const char *id);
-/* Absent is fine; in use is CORDON_ERR_USAGE with EWOULDBLOCK. */
+/* Absent is fine; in use is CORDON_ERR_USAGE with EWOULDBLOCK, not ours CORDON_ERR_USAGE. */
 int task_remove(const char *root, const char *id, struct cordon_err *err);
 
 /* A tree in use: locked, and remembered as it was. What a killed process leaves of it is named for

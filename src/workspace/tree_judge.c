@@ -1,5 +1,5 @@
-/* What one name is on two sides: the same, or which kind of change. Runs on our side after the guest
- * is gone. */
+/* What one name is on two sides: the same, or which kind of change. Runs on our side after the
+ * guest is gone. */
 #include <errno.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ static bool tree_same_file(const struct tree_options *o, const struct tree_entry
 }
 
 bool tree_judge(const struct tree_options *o, const struct tree_entry *old,
-                       const struct tree_entry *new, const char *path, enum tree_kind *ret_kind)
+                const struct tree_entry *new, const char *path, enum tree_kind *ret_kind)
 {
     if (new->type == TREE_SPECIAL) {
         *ret_kind = TREE_NOT_FILE;
@@ -66,7 +66,7 @@ bool tree_judge(const struct tree_options *o, const struct tree_entry *old,
 }
 
 bool tree_judge_unread(const struct tree_view *old, const struct tree_view *new,
-                              enum tree_kind *ret_kind)
+                       enum tree_kind *ret_kind)
 {
     bool same = old->entry.size == new->entry.size && old->mtime.tv_sec == new->mtime.tv_sec &&
                 old->mtime.tv_nsec == new->mtime.tv_nsec;

@@ -62,13 +62,14 @@ static int workspace_name_state(struct workspace *ws, const char *temp, const ch
                                 struct cordon_err *err)
 {
     struct stat st;
-    _cleanup_close_ int records = ws->is_kept ? record_hold(ws->place_fd) : -1;
+    _cleanup_close_ int records = ws->is_kept ? meta_hold(ws->place_fd) : -1;
     if (ws->is_kept && records < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->place);
     if (fstatat(ws->place_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || errno != ENOENT)
         return err_set(err, CORDON_ERR_USAGE, "workspace", EEXIST, "%s", ws->state);
     if (ws->is_kept) {
         record_forget_base(ws); /* of one with this id whose removal was cut off */
+        meta_unmark(ws->place_fd, ws->id);
         if (record_write(ws, err) < 0)
             return -1;
     }
@@ -176,15 +177,20 @@ static int workspace_make_tree(struct workspace *ws, struct cordon_err *err)
     ws->base = workspace_join(ws->place, ws->id);
     if (!ws->base)
         return err_nomem(err, "workspace");
-    struct stat st;
-    bool has_records = fstatat(ws->place_fd, WORKSPACE_META, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    _cleanup_close_ int records = has_records ? record_hold(ws->place_fd) : -1;
+    int records = meta_hold(ws->place_fd);
+    if (records < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s/" WORKSPACE_META,
+                       ws->place);
+    int r = 0;
     if (mkdirat(ws->place_fd, ws->id, 0700) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", ws->base);
-    /* left by a removal that was cut off: the tree would be taken for what it says */
-    if (records >= 0)
-        record_remove(ws);
-    return workspace_open_base(ws, err);
+        r = err_set(err, CORDON_ERR_USAGE, "workspace", errno, "%s", ws->base);
+    else if (meta_mark(ws->place_fd, ws->id, ws->id) < 0) {
+        r = err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "mark of %s", ws->base);
+        unlinkat(ws->place_fd, ws->id, AT_REMOVEDIR);
+    } else
+        record_remove(ws); /* left by a removal that was cut off: the tree would be taken for it */
+    meta_release(ws->place_fd, &records);
+    return r < 0 ? -1 : workspace_open_base(ws, err);
 }
 
 int workspace_new(const char *root, const char *id, const char *base, struct workspace *ret_ws,
@@ -339,21 +345,27 @@ int workspace_discard(struct workspace *ws, struct cordon_err *err)
  * Nobody makes a new one with this id in between, whose record would go in its place. */
 static int workspace_unname(const struct workspace *ws, const char *trash)
 {
-    _cleanup_close_ int records = ws->is_kept ? record_hold(ws->place_fd) : -1;
-    if (ws->is_kept && records < 0)
-        return -1;
-    if (renameat(ws->place_fd, ws->id, ws->place_fd, trash) < 0 && errno != ENOENT)
-        return -1;
-    if (ws->is_kept)
+    int records = meta_hold(ws->place_fd), r = -1;
+    if (records >= 0 &&
+        (renameat(ws->place_fd, ws->id, ws->place_fd, trash) == 0 || errno == ENOENT)) {
         record_remove(ws);
-    return 0;
+        meta_unmark(ws->place_fd, ws->id);
+        r = 0;
+    }
+    meta_release(ws->place_fd, &records);
+    return r;
 }
 
 /* Out of the way first, then gone: a removal that is cut off leaves only what gc knows. */
-int workspace_remove(struct workspace *ws, struct cordon_err *err)
+int workspace_remove(struct workspace *ws, bool force, struct cordon_err *err)
 {
     char trash[64] = WORKSPACE_TRASH "-";
     tree_random(trash + strlen(trash), 12);
+    if (ws->is_tree && !force && !meta_is_marked(ws->place_fd, ws->id) &&
+        unlinkat(ws->place_fd, ws->id, AT_REMOVEDIR) < 0) {
+        err_set(err, CORDON_ERR_USAGE, "workspace", 0, WORKSPACE_NOT_OURS, ws->place, ws->id);
+        return err_hint(err, "look at what is in it; --force removes it all the same");
+    }
     if (workspace_unname(ws, trash) < 0 || copy_remove(ws->place_fd, trash) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "workspace", errno, "%s", ws->state);
     ws->has_prev = false;

@@ -4,8 +4,8 @@
  * A kept workspace has a name:  WORK_ROOT/ID/         its state
  *                               WORK_ROOT/.meta/ID    what it is; guests never see this folder
  * A folder WORK_ROOT/ID without such a record is a task's own tree: guests see it, and what a run
- * changed is put into it when the run is over. Other states live for one run, in a temporary
- * folder.
+ * changed is put into it when the run is over. WORK_ROOT/.meta/ID~task says that Cordon made it.
+ * Other states live for one run, in a temporary folder.
  *
  * Whoever works on a state holds a lock on its folder; a state that can be locked belongs to
  * nobody. */
@@ -59,8 +59,9 @@ void workspace_close(struct workspace *ws);
 void workspace_close_beside(struct workspace *ws);
 /* Throws the changes away and begins anew. */
 int workspace_discard(struct workspace *ws, struct cordon_err *err);
-/* Removes a kept workspace with its record; the caller still closes it. */
-int workspace_remove(struct workspace *ws, struct cordon_err *err);
+/* Removes a workspace with its record; the caller still closes it. A tree that is not empty and has
+ * no mark of ours (somebody else's folder, or one of an earlier version) only with force. */
+int workspace_remove(struct workspace *ws, bool force, struct cordon_err *err);
 
 /* workspace_run.c. Before a run: decides between overlay and copy where that is not decided yet,
  * remembers the layer. A copy, or a look at all owners of a large folder, is only asked for

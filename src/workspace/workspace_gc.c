@@ -93,14 +93,14 @@ static unsigned gc_folder(const char *path, const char *const *prefixes)
     return removed;
 }
 
-/* Records whose state is gone: a removal was cut off between the two. */
+/* Records and marks whose state is gone: a removal was cut off between the two. */
 static unsigned gc_records(const char *root)
 {
     unsigned removed = 0;
     _cleanup_close_ int fd = tree_open_own(root, WORKSPACE_ROOT, 0, 0);
     struct stat there;
     bool has = fd >= 0 && fstatat(fd, WORKSPACE_META, &there, AT_SYMLINK_NOFOLLOW) == 0;
-    int meta = has ? record_hold(fd) : -1;
+    int meta = has ? meta_hold(fd) : -1;
     DIR *dir = meta >= 0 ? fdopendir(meta) : NULL;
     if (!dir)
         util_close(&meta);
@@ -119,8 +119,10 @@ static unsigned gc_records(const char *root)
             errno == ENOENT && unlinkat(meta, e->d_name, 0) == 0)
             removed++;
     }
-    if (dir)
+    if (dir) {
+        unlinkat(fd, WORKSPACE_META, AT_REMOVEDIR); /* if nothing is in it; it is locked still */
         closedir(dir);
+    }
     return removed;
 }
 

@@ -4,9 +4,12 @@
 
 #include "workspace/workspace.h"
 
-#define WORKSPACE_META ".meta"                    /* records of kept workspaces */
+#define WORKSPACE_META ".meta"                    /* records of kept workspaces, marks of trees */
 #define WORKSPACE_TRASH ".cordon-workspace-trash" /* prefix of what is being removed */
 #define WORKSPACE_NEW ".cordon-workspace-new"     /* prefix of what is being made */
+
+/* Why a folder stays that somebody wants removed: %s of the root, %s of the id. */
+#define WORKSPACE_NOT_OURS "%.700s/%s is not empty and was not made by Cordon: it is not removed"
 
 void workspace_init(struct workspace *ws);
 char *workspace_join(const char *dir, const char *name); /* the caller frees */
@@ -23,8 +26,15 @@ int record_write(const struct workspace *ws, struct cordon_err *err);
 int record_read(struct workspace *ws, struct cordon_err *err);
 void record_remove(const struct workspace *ws);
 void record_forget_base(const struct workspace *ws);
-/* The folder of all records, made where it is missing and locked: nobody else makes or clears away
- * records as long as the descriptor is open. */
-int record_hold(int place_fd);
+
+/* meta.c: the folder of all records, made where it is missing and locked: nobody else makes or
+ * clears away records as long as the descriptor is open. Released, it goes if nothing is in it. */
+int meta_hold(int place_fd);
+void meta_release(int place_fd, int *fd);
+/* The mark of a tree that Cordon made, which has the name folder for now; -1 and errno. */
+int meta_mark(int place_fd, const char *id, const char *folder);
+/* Is WORK_ROOT/ID the very folder that was marked? */
+bool meta_is_marked(int place_fd, const char *id);
+void meta_unmark(int place_fd, const char *id);
 
 #endif

@@ -322,6 +322,18 @@ def test_a_tasks_own_tree(shared):
     assert not tree.exists()
 
 
+def test_rm_leaves_what_cordon_did_not_make(shared, project):
+    words = ["workspace", "--work-root", str(shared), "rm"]
+    r = cordon(*words, "project", cwd=shared)
+    assert r.returncode == 64 and f"{shared}/project is not empty and was not made by Cordon" in r.stderr and "--force" in r.stderr
+    assert (project / "a.txt").exists() and not (shared / ".meta").exists()
+    assert cordon(*words, "--force", "project", cwd=shared).returncode == 0 and not project.exists()
+    assert cordon(*words[:3], "new", "--id", "own", cwd=shared).returncode == 0
+    (shared / "own/a").write_text("1")
+    assert cordon(*words, "own", cwd=shared).returncode == 0
+    assert not (shared / "own").exists() and not (shared / ".meta").exists()
+
+
 def test_empty_folders_of_a_tasks_own_tree_stay(shared):
     ident = ws("new", cwd=shared).stdout.split()[-1]
     ws_run(ident, "mkdir -p empty/inner other; echo x > other/f", shared)

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from cordon import _lib
 from cordon.workspace import SandboxConfig, TestResult, apply_action, cleanup, prepare_workspace, run_tests
 
 
@@ -133,8 +134,10 @@ def test_folders_of_others_stay(home):
     (home / "empty").mkdir()
     config = SandboxConfig(work_root=str(home), logs_dir=str(home / "logs"))
     for task_id in ("src", "notes"):
-        with pytest.raises(ValueError, match="not made by prepare_workspace"):
-            prepare_workspace(task_id, {"a": "1"}, config=config)
+        for call in (lambda: prepare_workspace(task_id, {"a": "1"}, config=config),
+                     lambda: cleanup(home / task_id, config=config)):
+            with pytest.raises(ValueError, match=f"{home}/{task_id} is not empty and was not made by Cordon.*rm --force"):
+                call()
     assert (home / "src/deep/main.c").read_text() == (home / "notes").read_text() == "mine"
     for _ in range(2):
         assert (prepare_workspace("empty", {"a": "1"}, config=config) / "a").read_text() == "1"
@@ -145,11 +148,32 @@ def test_folders_of_others_stay(home):
     (workspace / "a").write_text("mine")
     with pytest.raises(ValueError, match="not made"):
         prepare_workspace("task", {}, config=config)
-    # what lies in a folder of Cordon's own name is Cordon's, with or without a log
+    with pytest.raises(ValueError, match="not made"):
+        cleanup(workspace, config=config)
+    # what counts is the mark: neither the log, nor that the root has Cordon's own name
     own = SandboxConfig(work_root=str(home / ".sandbox"), logs_dir=str(home / "other"))
-    prepare_workspace("t", {"a": "1"}, config=own)
+    workspace = prepare_workspace("t", {"a": "1"}, config=own)
     shutil.rmtree(home / "other")
     assert os.listdir(prepare_workspace("t", {"b": "1"}, config=own)) == ["b"]
+    shutil.rmtree(home / ".sandbox/.meta")  # as an earlier version left it
+    with pytest.raises(ValueError, match="not made"):
+        cleanup(workspace, config=own)
+    subprocess.run([_lib.program(), "workspace", "--work-root", own.work_root, "rm", "--force", "t"], cwd=home, check=True)
+    assert os.listdir(home / ".sandbox") == []
+
+
+def test_many_make_and_remove_the_same(home, config):
+    """Whoever comes last has it; nobody finds a tree in use, or somebody else's, that is only being made."""
+    def turn(number):
+        for i in range(25):
+            workspace = prepare_workspace(f"t{i % 2}", {"f": "1", "d/e": "2"}, config=config)
+            if (number + i) % 3:
+                cleanup(workspace, config=config)
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(turn, range(6)))
+    for name in ("t0", "t1"):
+        cleanup(home / "work" / name, config=config)
+    assert os.listdir(home / "work") == []
 
 
 def test_root_that_is_empty(monkeypatch):
@@ -359,4 +383,4 @@ def test_interrupt_ends_the_guest(home, config):
     child.send_signal(signal.SIGINT)
     assert b"KeyboardInterrupt" in child.communicate(timeout=30)[1]
     assert sh(home / "work/t", config, "echo free").stdout == "free\n"
-    assert os.listdir(home / "work") == ["t"]
+    assert sorted(os.listdir(home / "work")) == [".meta", "t"]

@@ -195,7 +195,7 @@ static void apply_and_conflict(void **state)
     assert_int_equal(workspace_compare(&ws, false, &changes, &err), 0);
     assert_int_equal(changes.n, 0);
     tree_changes_done(&changes);
-    assert_int_equal(workspace_remove(&ws, &err), 0);
+    assert_int_equal(workspace_remove(&ws, false, &err), 0);
     workspace_close(&ws);
     assert_int_equal(workspace_open(root, "w", &ws, &err), -1);
 }
@@ -237,8 +237,7 @@ static void forged_records_do_not_count(void **state)
     assert_non_null(strstr(ws.base, "/root/t"));
     workspace_close(&ws);
     /* one that cannot be understood is an error, and costs nobody their files */
-    snprintf(path, sizeof(path), "%s/root/.meta", top);
-    assert_int_equal(mkdir(path, 0700), 0);
+    /* beside the mark of the tree, where it does count */
     put("root/.meta/t", "cordon-workspace 1\nmode\n");
     assert_int_equal(workspace_open(root, "t", &ws, &err), -1);
     assert_int_equal(err.code, CORDON_ERR_CONFIG);
@@ -345,7 +344,7 @@ static void removal_holds_the_records(void **state)
     put("root/w/slow", "x");
     fs.locked_slow = true;
     fs.watches_records = true;
-    assert_int_equal(workspace_remove(&ws, &err), 0);
+    assert_int_equal(workspace_remove(&ws, false, &err), 0);
     fs.watches_records = false;
     assert_true(fs.locked_rename);
     assert_true(fs.locked_record);
@@ -375,7 +374,7 @@ static void records_without_a_state_do_not_count(void **state)
         assert_int_equal(access(path, F_OK), -1);
         assert_int_equal(workspace_open(root, "w", &ws, &err), 0);
         assert_int_equal(ws.is_tree, tree);
-        assert_int_equal(workspace_remove(&ws, &err), 0);
+        assert_int_equal(workspace_remove(&ws, false, &err), 0);
         workspace_close(&ws);
     }
 }

@@ -1,6 +1,6 @@
-/* Trees of tasks with parts that are closed to the caller. Some
- * of it takes two users: root, who plays whoever owns what is closed, and nobody, who is the caller;
- * without root that is skipped. */
+/* Trees of tasks with parts that are closed to the caller, and folders that are not Cordon's. Some
+ * of it takes two users: root, who plays whoever owns what is closed, and nobody, who is the
+ * caller; without root that is skipped. */
 #include "workspace/task.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 
 #include "base/util.h"
 #include "workspace/copy.h"
+#include "workspace/workspace.h"
 
 #define NOBODY 65534
 
@@ -38,6 +39,12 @@ static void put(const char *path, const char *text)
     assert_non_null(f);
     fputs(text, f);
     fclose(f);
+}
+
+static bool has(const char *path)
+{
+    struct stat st;
+    return lstat(at(path), &st) == 0;
 }
 
 static mode_t mode_of(const char *path)
@@ -368,6 +375,101 @@ static void too_deep_is_cut_and_no_failure(void **state)
     task_hold_end(&hold);
 }
 
+/* ---- Whose folder is it? ---- */
+
+static void refused(int r)
+{
+    assert_int_equal(r, -1);
+    assert_int_equal(err.code, CORDON_ERR_USAGE);
+    assert_non_null(strstr(err.message, "was not made by Cordon"));
+    assert_non_null(strstr(err.message, at("")));
+}
+
+static void folders_that_are_not_ours_stay(void **state)
+{
+    (void)state;
+    struct task_file file = {"a", "1", 1, false};
+    assert_int_equal(mkdir(at("src"), 0755), 0);
+    put("src/main.c", "mine");
+    put("notes", "mine");
+    assert_int_equal(symlink("src", at("link")), 0);
+    static const char *const names[] = {"src", "notes", "link"};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        refused(task_remove(top, names[i], &err));
+        assert_non_null(strstr(err.hint, "rm --force"));
+        refused(task_make(top, names[i], &file, 1, &err));
+        assert_true(has(names[i]));
+    }
+    assert_true(has("src/main.c"));
+    assert_false(has(".meta"));
+
+    /* ours goes, closed or not, and with it everything that was there for it */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(task_make(top, "t", &file, 1, &err), 0);
+    assert_true(has(".meta/t~task"));
+    assert_int_equal(chmod(at("t"), 0), 0);
+    assert_int_equal(task_remove(top, "t", &err), 0);
+    assert_false(has("t"));
+    assert_false(has(".meta"));
+
+    /* an empty one is nobody's loss */
+    assert_int_equal(mkdir(at("empty"), 0755), 0);
+    assert_int_equal(task_make(top, "empty", &file, 1, &err), 0);
+    assert_int_equal(task_remove(top, "empty", &err), 0);
+    assert_false(has("empty"));
+}
+
+/* The mark is of one folder, not of whatever has its name later. */
+static void a_mark_is_of_one_folder(void **state)
+{
+    (void)state;
+    struct task_file file = {"a", "1", 1, false};
+    assert_int_equal(task_make(top, "t", &file, 1, &err), 0);
+    assert_int_equal(rename(at("t"), at("away")), 0);
+    assert_int_equal(mkdir(at("t"), 0755), 0);
+    put("t/mine", "1");
+    refused(task_remove(top, "t", &err));
+    assert_int_equal(unlink(at("t/mine")), 0);
+    assert_int_equal(rmdir(at("t")), 0);
+    assert_int_equal(rename(at("away"), at("t")), 0);
+    assert_int_equal(task_remove(top, "t", &err), 0);
+
+    /* one without its folder goes with the next gc */
+    assert_int_equal(task_make(top, "t", &file, 1, &err), 0);
+    assert_int_equal(rename(at("t"), at("away")), 0);
+    assert_int_equal(workspace_gc(top), 1);
+    assert_false(has(".meta"));
+    refused(task_remove(top, "away", &err));
+}
+
+/* `cordon workspace rm` on trees: those of `new` and of tasks go, others only with force. */
+static void removal_by_hand_asks_for_force(void **state)
+{
+    (void)state;
+    struct task_file file = {"a", "1", 1, false};
+    struct workspace ws;
+    assert_int_equal(workspace_new(top, "made", NULL, &ws, &err), 0);
+    workspace_close(&ws);
+    put("made/a", "1");
+    assert_int_equal(task_make(top, "task", &file, 1, &err), 0);
+    assert_int_equal(mkdir(at("src"), 0755), 0);
+    put("src/main.c", "mine");
+    static const struct {
+        const char *id;
+        bool force, goes;
+    } rows[] = {
+        {"made", false, true}, {"task", false, true}, {"src", false, false}, {"src", true, true}};
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        assert_int_equal(workspace_open(top, rows[i].id, &ws, &err), 0);
+        assert_true(ws.is_tree);
+        int r = workspace_remove(&ws, rows[i].force, &err);
+        workspace_close(&ws);
+        assert_int_equal(r, rows[i].goes ? 0 : -1);
+        assert_int_equal(has(rows[i].id), !rows[i].goes);
+    }
+    assert_false(has(".meta"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +477,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_of_others_are_left_out, make_top, remove_top),
         cmocka_unit_test_setup_teardown(files_of_others_are_in_no_diff, make_top, remove_top),
         cmocka_unit_test_setup_teardown(too_deep_is_cut_and_no_failure, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(folders_that_are_not_ours_stay, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(a_mark_is_of_one_folder, make_top, remove_top),
+        cmocka_unit_test_setup_teardown(removal_by_hand_asks_for_force, make_top, remove_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
