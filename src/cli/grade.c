@@ -344,7 +344,7 @@ const struct cli_verb cli_verb_grade = {
         "compile, or SE: a failure of the judge, never a score. The limits are those of a run and\n"
         "hold for each case.\n\n"
         "exit status: 0 everything passed, 1 it did not; 64 usage, 78 a case file or the\n"
-        "configuration is wrong, 69 this host cannot build the wall, 70 a failure of ours (SE),\n"
-        "130 cancelled.\n",
+        "configuration is wrong, 69 this host cannot build the wall, 70 a failure of ours or of\n"
+        "the tests themselves, which do not parse or compile or are none (SE), 130 cancelled.\n",
     .run = grade_run,
 };

@@ -46,7 +46,7 @@ struct grade_outcome {
     const char *submission;
     const char *language; /* NULL: a command */
     const char *mode;     /* how tests and submission were kept apart; NULL: a judge */
-    const char *verdict;  /* of the whole, judge only; NULL: tests */
+    const char *verdict;  /* of the whole; tests: NULL, or "SE" where there were none to run */
     const char
         *enforcement;  /* a JSON object: the wall around the submission; NULL: never started */
     const char *error; /* what kept the whole from running (a compiler's words), or NULL */

@@ -74,6 +74,8 @@ void report_json(const struct grade_outcome *o, struct buf *out)
         jsonw_str(&j, "mode", o->mode);
     if (str_eq(o->kind, "judge"))
         json_judge(&j, o);
+    else if (o->verdict)
+        jsonw_str(&j, "verdict", o->verdict);
     jsonw_uint(&j, "passed", o->passed);
     jsonw_uint(&j, "failed", o->failed);
     jsonw_uint(&j, "errors", o->errors);

@@ -96,7 +96,8 @@ void tests_desk_done(struct tests_desk *d);
 
 /* Did everything that was found pass, and was something found? */
 bool tests_passed(const struct grade_outcome *outcome);
-/* "AC", "WA", "RE", "TLE", "MLE", "OLE", "CE": how the whole ended; "SE": there were no tests. */
+/* "AC", "WA", "RE", "TLE", "MLE", "OLE", "CE": how the whole ended; "SE": there were no tests, or
+ * none that can run. */
 const char *tests_verdict(const struct tests_run *r);
 
 #endif

@@ -711,13 +711,29 @@ def test_every_way_not_to_parse_is_a_compile_error(tmp_path):
 
 
 def test_tests_that_are_none_are_nobodys_answer(tmp_path):
-    tests = {"parse": "assert (", "none": "x = 1", "empty": [], "fine": "assert f() == 1"}
+    tests = {"parse": "assert (", "none": "x = 1", "empty": [], "return": "assert f() == 1\nreturn 1", "await": "def test_a():\n    await f()",
+             "star": "def test_a():\n    from math import *\n    assert f() == 1", "fine": "assert f() == 1"}
     tasks = write(tmp_path / "t.jsonl", [{"id": k, "code": "def f(): return 1", "tests": text, **more} for more in ({}, {"in_process": True})
                                          for k, text in tests.items()])
     bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl")
     rows = lines(tmp_path / "r.jsonl")
-    assert [row["verdict"] for row in rows] == ["SE", "SE", "SE", "AC"] * 2, rows
+    assert [row["verdict"] for row in rows] == ["SE"] * 6 + ["AC"] + ["SE"] * 6 + ["AC"], rows
     assert "do not parse" in rows[0]["message"] and "no tests" in rows[1]["message"], rows
+    for row in rows[3:6] + rows[10:13]:
+        assert row["message"].startswith("the tests do not compile: ") and row["tests"] == {"passed": 0, "failed": 0, "errors": 1}, row
+    assert "'return' outside function (tests.py, line 2)" in rows[3]["message"]
+
+
+def test_a_problem_that_does_not_compile_is_no_sample(tmp_path):
+    """Neither its tests nor its reference are the samples' doing: pass@k does not have them."""
+    problems = write(tmp_path / "p.jsonl", [{"task_id": n, "text": "", "code": code, "test_list": tests} for n, code, tests in (
+        (1, "def f(): return 1", ["assert f() == 1"]), (2, "def f(): return 1", ["return 1", "assert f() == 1"]),
+        (3, "def f(:", ["assert f() == 1"]))])
+    samples = write(tmp_path / "s.jsonl", [{"task_id": n, "completion": code} for n in (1, 2, 3)
+                                           for code in ("def f(): return 1", "def f(: return 1", "def f():\n  return 1\nreturn 1")])
+    done = bulk("--problems", problems, "--format", "mbpp", "--samples", samples, "--out", tmp_path / "r.jsonl")
+    assert [row["verdict"] for row in lines(tmp_path / "r.jsonl")] == ["AC", "CE", "CE"] + ["SE"] * 6, lines(tmp_path / "r.jsonl")
+    assert "pass@1: 0.3333" in done.stdout and done.returncode == 1, done
 
 
 def test_a_child_that_takes_too_much_memory_is_seen(tmp_path, full):

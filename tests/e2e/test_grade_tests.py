@@ -59,7 +59,7 @@ def test_collecting_has_an_end(grade):
     """Reading a pytest file runs it, and before the submission has anything to do."""
     report = grade("import pytest\nwhile True:\n    pass\n@pytest.fixture\ndef one():\n    return 1\n"
                    "def test_it(one):\n    assert add(one, 1) == 2\n", ADD, "--time-limit", "2s")
-    assert report["passed"] == 0 and report["status"] == 1
+    assert report["passed"] == 0 and (report["status"], report["verdict"]) == (70, "SE")
     assert "time limit" in report["error"], report
 
 
@@ -287,7 +287,7 @@ def test_check_functions_are_tests_where_nothing_else_is(grade):
     report = grade("for n in (1, 2):\n    assert add(n, n) == 2\nwith open('/dev/null'):\n    assert add(1, 1) == 2\n", ADD)
     assert statuses(report) == ["failed", "passed"] and report["details"][0]["name"].startswith("line 1: for n in (1, 2): assert")
     report = grade("x = 1\n", ADD)
-    assert report["errors"] == 1 and "no tests were found" in report["error"] and report["status"] == 1
+    assert report["errors"] == 1 and "no tests were found" in report["error"] and report["status"] == 70
 
 
 def test_values_keep_their_types(grade):
@@ -420,8 +420,40 @@ def test_an_end_that_tests_swallow_is_no_pass(grade):
     assert report["passed"] == 0 and report["errors"] == 3 and report["status"] == 1
 
 
+@pytest.mark.parametrize("options", [(), ("--in-process",)])
+def test_tests_that_are_none_are_not_the_submissions_fault(grade, options):
+    """Whatever the submission is: it never had a chance."""
+    for submission in (ADD, "def add(:\n"):
+        for tests, words in (("assert (\n", "the tests do not parse: "), ("x = 1\n", "no tests were found"),
+                             ("assert add(1, 2) == 3\nreturn 1\n", "the tests do not compile: 'return' outside function (tests.py, line 2)"),
+                             ("def test_a():\n    nonlocal x\n", "the tests do not compile: "),
+                             ("import unittest\nclass T(unittest.TestCase):\n    def test_a(self):\n        await add(1, 2)\n",
+                              "the tests do not compile: ")):
+            report = grade(tests, submission, *options)
+            assert (report["status"], report["verdict"], report["details"], report["errors"]) == (70, "SE", [], 1), report
+            assert report["error"].startswith(words), report
+    report = grade("assert add(1, 2) == 3\n", "def add(a, b):\n    return a + b\nreturn 1\n", *options)
+    assert report["status"] == 1 and "verdict" not in report and report["error"].startswith("the submission does not load: SyntaxError")
+    assert grade("assert add(1, 2) == 3\n", ADD, *options)["status"] == 0
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pytest") is None, reason="pytest")
+def test_pytest_files_that_do_not_compile_are_not_the_submissions_fault(grade):
+    report = grade("import pytest\n@pytest.mark.parametrize('x', [1])\ndef test_a(x):\n    await add(x, x)\n", ADD)
+    assert (report["status"], report["verdict"], report["details"]) == (70, "SE", []) and "cannot be collected" in report["error"]
+
+
+def test_doctests_that_do_not_compile(grade):
+    fine = ">>> add(1, 2)\n3\n>>> return 1\nTraceback (most recent call last):\nSyntaxError: 'return' outside function\n" \
+           ">>> x = )\nTraceback (most recent call last):\nSyntaxError: unmatched ')'\n"
+    report = grade(fine, ADD, "--doctest")
+    assert report["status"] == 0 and statuses(report) == ["passed"] * 3, report
+    report = grade(">>> add(1, 2)\n3\n>>> return 1\n", ADD, "--doctest")
+    assert (report["status"], report["verdict"], report["details"]) == (70, "SE", [])
+    assert report["error"] == "the tests do not compile: line 3: 'return' outside function", report
+
+
 def test_usage(grade, tmp_path):
-    assert grade("assert (\n", ADD)["error"].startswith("the tests do not parse")
     done = subprocess.run([cordon_run.CORDON, "grade", "--tests", "none.py", "none2.py"], cwd=tmp_path, capture_output=True,
                           text=True, timeout=60)
     assert done.returncode == 64 and "none.py" in done.stderr

@@ -25,6 +25,13 @@ def test_result(runner):
     assert result.total_runtime_ms > 0 and not result.all_passed
 
 
+@pytest.mark.parametrize("mode", ["strict", "in-process"])
+def test_tests_that_do_not_compile_are_a_result(sandbox, mode):
+    result = TestRunner(sandbox, mode=mode).run_tests("def add(a, b): return a + b", "assert add(1, 2) == 3\nreturn 1")
+    assert (result.passed, result.failed, result.errors, result.details) == (0, 0, 1, []) and not result.all_passed
+    assert result.error.startswith("the tests do not compile: 'return' outside function")
+
+
 @pytest.mark.parametrize("code, words", [("def add(:", "SyntaxError"), ("import nothing_at_all", "ModuleNotFoundError"),
                                          ("raise SystemExit(0)", "SystemExit"), ("import os", "blocked")])
 def test_code_that_does_not_load(runner, code, words):

@@ -101,24 +101,19 @@ def prepared(suite, tree):
     if not items:
         suite.broken("no tests were found: top-level asserts, test_* functions, unittest.TestCase classes")
         return None
-    if not suite.announce([item.name for item in items]):
-        return None
     numbers = {id(item.node): number for number, item in enumerate(items) if item.kind == "assert"}
     known = suite.known(tree)
-    try:
+    try:  # before they are named: code that cannot be made is no test, and nothing of the submission's
         steps = _steps(suite, tree, numbers)
         codes = [step.code for step in steps] + suite.background()
-        if suite.job.get("mode") == "strict" and not any(item.kind == "method" for item in items):
-            suite.tame = grade_tame.is_tame(codes, known | (suite.defined or set()), lambda: suite.attributes(tree))
     except (SyntaxError, ValueError) as e:
-        return functools.partial(_unfit, suite, e)
+        suite.broken("the tests do not compile: %s" % e)
+        return None
+    if not suite.announce([item.name for item in items]):
+        return None
+    if suite.job.get("mode") == "strict" and not any(item.kind == "method" for item in items):
+        suite.tame = grade_tame.is_tame(codes, known | (suite.defined or set()), lambda: suite.attributes(tree))
     return lambda: run(suite, tree, items, steps)
-
-
-def _unfit(suite, error):
-    """The code cannot be made. That is said when the submission had its turn, as for any other suite."""
-    if suite.load():
-        raise error
 
 
 def run(suite, tree, items, steps):

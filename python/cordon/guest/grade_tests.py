@@ -152,7 +152,7 @@ class Suite:
         if self.job.get("prelude") and self._prelude is None:
             self._prelude = compile(self.job["prelude"], "prelude.py", "exec", dont_inherit=True)
         if self.job.get("reference") and self._imports is None:
-            tree = ast.parse(self.job["reference"])
+            tree = ast.parse(self.job["reference"], "reference.py")
             imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
             self._imports = compile(ast.Module(imports, []), "reference.py", "exec", dont_inherit=True)
             self.defined = defined_by(tree)
