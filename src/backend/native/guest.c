@@ -422,13 +422,15 @@ static int guest_main_beside(void *arg)
 
     native_child_plain_manners(c);
     native_drop_bounding_set(c);
+    /* before the session: on a busy core the kernel takes a new one for a newcomer that has to wait
+     * its turn, and there may be another core */
+    native_cores_gather(g);
     guest_session(c);
     guest_reset_signals();
     native_child_leave_keyring(c);
     raw_call(SYS_umask, 022);
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
     guest_receive_groups(c);
-    native_cores_gather(g);
     guest_groups(c);
     /* The kernel translates a filter for a fifth of a millisecond: here, while pid 1 is still busy
      * with the root. What follows is nothing that it refuses or would ask pid 1 about. */

@@ -259,6 +259,9 @@ static int start_groups(struct native_start *s, struct cordon_err *err)
     if (is_new && asks && cgroup_limit_v1(cg, &p->cgroups, &p->limits, err) < 0)
         return -1;
     native_guest_limited(s->n->status);
+    /* the guest's process may wait for this core; what we have left to do has time */
+    if (asks)
+        sched_yield();
     return 0;
 }
 
