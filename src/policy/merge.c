@@ -151,6 +151,15 @@ static void list_clear(struct policy_value *v, const struct assign *a)
     v->num = 0;
 }
 
+/* What is said takes the place of a built-in default, and is added to what was said before. */
+static void list_drop_default(struct policy_value *v)
+{
+    for (size_t i = v->n_items; i-- > 0;) {
+        if (v->items[i].origin.source == FROM_BUILTIN)
+            policy_value_drop(v, i);
+    }
+}
+
 /* The item that the new one replaces or repeats; n_items when there is none. */
 static size_t list_same(const struct policy_value *v, enum field_type type,
                         const struct policy_item *item)
@@ -167,8 +176,10 @@ static size_t list_same(const struct policy_value *v, enum field_type type,
 static int list_merge(struct policy_value *v, struct assign *a, struct cordon_err *err)
 {
     const struct field *field = &policy_fields[a->id];
-    if (a->clear || field->merge == MERGE_REPLACE)
+    if (a->clear)
         list_clear(v, a);
+    else if (field->merge == MERGE_REPLACE)
+        list_drop_default(v);
     for (size_t i = 0; i < a->value.n_items; i++) {
         struct policy_item *item = &a->value.items[i];
         size_t same = list_same(v, field->type, item);
