@@ -264,10 +264,6 @@ void result_json_changes(struct jsonw *j, const struct tree_changes *changes)
         if (!jsonw_is_utf8(c->path, len))
             jsonw_base64(j, "path_base64", c->path, len);
         jsonw_str(j, "kind", tree_kind_name(c->kind));
-        if (c->added || c->removed) {
-            jsonw_uint(j, "added", c->added);
-            jsonw_uint(j, "removed", c->removed);
-        }
         if (c->omitted)
             jsonw_bool(j, "omitted", true);
         if (c->is_protected)
