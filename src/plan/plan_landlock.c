@@ -67,6 +67,7 @@ static int landlock_check(struct plan *p, const struct plan_request *req, struct
         {FIELD_ALLOW_PATTERNS, "a network allowlist"},
         {FIELD_ALLOW_HOST_PORT, "a network allowlist"},
         {FIELD_PUBLISH, "published ports"},
+        {FIELD_OUTPUT, "collecting files"},
     };
     const struct policy *policy = req->policy;
     for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {

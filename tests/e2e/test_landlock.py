@@ -652,13 +652,14 @@ print("done: yes")
     (["--publish", "18080:8080"], "published ports"),
     (["--network", "host", "--unsafe-host-network"], "network"),
     (["--log-network"], "network"),
+    (["--output", "*=PLACE"], "collecting files"),
     (["--require-tier", "full"], "tier full"),
 ], ids=lambda v: v[0] if isinstance(v, list) else "")
 def test_refused(caller, place, words, what):
     words = [w.replace("PLACE", str(place)) for w in words]
     r = caller.run(*words, "--", "/bin/sh", "-c", "echo ran", as_json=False)
     assert r.code == 69, r
-    assert what in r.log_text and "ran" not in r.out, r
+    assert what in r.log_text and "\nHint: " in r.log_text and "ran" not in r.out, r
 
 
 @pytest.mark.parametrize("words", [
