@@ -256,6 +256,20 @@ static size_t times_given(const struct grade_cli *c, int option)
     return n;
 }
 
+/* Many submissions have a line each, and no report of them all. */
+static int check_reports(const struct grade_cli *c, int by, struct cordon_err *err)
+{
+    static const int reports[] = {GRADE_OPT_JSON, GRADE_OPT_REPORT, GRADE_OPT_JUNIT};
+    for (size_t i = 0; i < ARRAY_SIZE(reports); i++) {
+        if (times_given(c, reports[i]) == 0)
+            continue;
+        err_set(err, CORDON_ERR_USAGE, "options", 0, "--%s does not go with --%s",
+                grade_option_name(reports[i]), grade_option_name(by));
+        return err_hint(err, "--out FILE has a line of JSON for each submission");
+    }
+    return 0;
+}
+
 static int choose(const struct grade_cli *c, grade_way **ret, struct cordon_err *err)
 {
     int by = chosen_by(c, ret);
@@ -276,7 +290,7 @@ static int choose(const struct grade_cli *c, grade_way **ret, struct cordon_err 
             return err_set(err, CORDON_ERR_USAGE, "options", 0, "--%s is given more than once",
                            grade_option_name(option));
     }
-    return 0;
+    return *ret == grade_cli_bulk ? check_reports(c, by, err) : 0;
 }
 
 static int grade_status(const struct grade_outcome *o)

@@ -30,6 +30,7 @@ static void each_option(const struct show_verb *verb, entry_fn *fn, struct buf *
     static const struct entry shared[] = {
         {.name = "profile", .takes_value = true, .arg = "NAME", .doc = "level or profile"},
         {.name = "sandbox", .doc = "accepted; with =NAME the same as --profile"},
+        {.name = "sandbox-log", .takes_value = true, .arg = "LEVEL", .doc = "the same as --log"},
         {.name = "config",
          .takes_value = true,
          .is_path = true,

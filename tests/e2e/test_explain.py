@@ -404,7 +404,7 @@ def test_completions_have_every_row(shell):
     assert done.returncode == 0
     assert re.search(r"(?<![\w-])-i\b|-s i\b", done.stdout), "options that are one letter"
     sign = " -l {}" if shell == "fish" else "--{}"
-    for flag in [*FLAGS, "json", "result", "stdin", "path", "schema"]:
+    for flag in [*FLAGS, "profile", "sandbox", "sandbox-log", "config", "json", "result", "stdin", "path", "schema"]:
         assert re.search(re.escape(sign.format(flag)) + r"(?![\w-])", done.stdout), (shell, flag)
     for verb in VERBS:
         assert verb in done.stdout

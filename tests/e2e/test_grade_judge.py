@@ -767,6 +767,8 @@ def test_killed_with_everything_it_runs(cases, shared):
     (["--cases", "cases", "--entry", "f"], "--entry does not go with --cases"),
     (["--cases", "cases", "--out", "r"], "--out does not go with --cases"),
     (["--jsonl", "j", "--problems", "p"], "--jsonl does not go with --problems"),
+    (["--jsonl", "j", "--json"], "--json does not go with --jsonl"),
+    (["--problems", "p", "--format", "mbpp", "--report", "junit=r.xml"], "--report does not go with --problems"),
     (["--tests", "t.py", "--tests", "t.py"], "--tests is given more than once"),
 ])
 def test_options_that_do_not_go_together(cases, shared, words, says):
