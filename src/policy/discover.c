@@ -83,8 +83,13 @@ static int follow_found(const struct config_source *from, char target[static PAT
              (errno == EACCES && from->source == FROM_PROJECT)))
             return 0;
         struct stat st;
-        if (fd < 0 || fstat(fd, &st) < 0)
-            return refuse(err, from->name, errno, NULL);
+        if (fd < 0 || fstat(fd, &st) < 0) {
+            bool is_foreign = errno == EACCES && from->source == FROM_USER;
+            refuse(err, from->name, errno, NULL);
+            return is_foreign ? err_hint(err, "HOME or XDG_CONFIG_HOME names a folder that this "
+                                              "user may not enter: set it to the user's own")
+                              : -1;
+        }
         if (!S_ISLNK(st.st_mode))
             return 1;
         if (follow_link(from, fd, &st, target, err) < 0)

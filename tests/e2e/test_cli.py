@@ -556,6 +556,30 @@ def test_mount(full, shared):
     assert (shared / "y").stat().st_uid == os.getuid()
 
 
+@pytest.mark.parametrize("source,place", [("", "/usr/share/no-such"), ("f", "/usr/share/no-such"), ("f", "/usr/share"), ("", "/etc/passwd"),
+                                          ("", "/usr/bin/env/x")])
+def test_a_mount_that_has_no_place_is_the_callers_mistake(full, shared, source, place):
+    (shared / "f").write_text("f\n")
+    r = run("--mount", f"{shared / source}:{place}", "--", SH, "-c", "echo ran", as_json=False)
+    assert (r.code, r.raw) == (78, b"") and f"Error: mount: {place}: " in r.log_text and "\nHint: " in r.log_text, str(r)
+
+
+@pytest.mark.parametrize("source,place", [("", "/mnt"), ("", "/data/deep"), ("", "/usr/share"), ("f", "/etc/passwd"), ("f", "/data/f")])
+def test_a_mount_that_has_one(full, shared, source, place):
+    (shared / "f").write_text("f\n")
+    r = run("--mount", f"{shared / source}:{place}", "--", "/bin/cat", place if source else place + "/f")
+    assert (r.verdict, r.out) == ("ok", "f\n"), str(r)
+
+
+def test_no_file_is_put_into_a_workspace_that_is_read_only(full, shared):
+    (shared / "w").mkdir()
+    (shared / "f").write_text("f\n")
+    words = ["--file", f"put={shared}/f", "--", "/bin/cat", "put"]
+    r = run("--workspace", f"{shared}/w:ro", *words, as_json=False)
+    assert (r.code, r.raw) == (78, b"") and "put: Read-only file system\nHint: " in r.log_text, str(r)
+    assert run("--workspace", f"{shared}/w:overlay", *words).out == "f\n"
+
+
 def test_relative_grant_is_relative_to_the_caller(shared):
     (shared / "sub").mkdir()
     (shared / "sub" / "x").write_text("here\n")
@@ -578,6 +602,18 @@ def test_verbose_log():
 def test_quiet_log():
     r = run("--log", "quiet", "--time-limit", "200ms", "--", "/bin/sleep", "9", as_json=False)
     assert (r.code, r.log) == (124, b"")
+
+
+def test_a_home_of_somebody_else_is_told(shared):
+    (shared / "home").mkdir(mode=0o700)
+    drop = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    if not drop:
+        os.chmod(shared / "home", 0)
+    env = {**host_env(), "HOME": str(shared / "home")}
+    env.pop("XDG_CONFIG_HOME", None)
+    done = subprocess.run([*drop, CORDON, "run", "--", "/bin/true"], capture_output=True, text=True, env=env, cwd="/", timeout=30, check=False)
+    os.chmod(shared / "home", 0o700)
+    assert done.returncode == 78 and "Permission denied\nHint: HOME " in done.stderr, done
 
 
 def test_works_from_a_folder_that_is_gone(shared):

@@ -360,6 +360,8 @@ void native_keeper_sweep(void);
 int native_keeper_dir_make(const struct plan *p, unsigned *id, int *ret_fd, struct cordon_err *err);
 void native_keeper_dir_remove(const char *path, bool is_shared, int *fd);
 
+/* The stage of a mount of the caller's that has no place where it was to go. */
+#define NATIVE_STAGE_PLACE "mount"
 /* Is a failure in this stage the host's refusal of the tier (rather than a fault of the request)?
  */
 bool native_stage_is_tier(const char *stage);

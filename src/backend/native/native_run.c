@@ -146,7 +146,14 @@ static void finish_denials(const struct native_status *st, struct backend_outcom
 /* A file of the caller's to be put in, where the workspace or a mount has something else. */
 static bool finish_is_in_the_way(const struct native_status *st)
 {
-    return str_eq(st->stage, "files") && (st->fail_errno == ENOTDIR || st->fail_errno == EEXIST);
+    return str_eq(st->stage, "files") &&
+           (st->fail_errno == ENOTDIR || st->fail_errno == EEXIST || st->fail_errno == EROFS);
+}
+
+/* A mount of the caller's has no place where it was to go. */
+static bool finish_has_no_place(const struct native_status *st)
+{
+    return str_eq(st->stage, NATIVE_STAGE_PLACE);
 }
 
 /* Tier landlock has no identity-mapped mounts: a grant may be out of the dropped uid's reach. */
@@ -154,6 +161,20 @@ static bool finish_is_unreachable(const struct guest *g, const struct native_sta
 {
     return g->plan->tier == TIER_LANDLOCK && g->plan->own_host_ids && st->fail_errno == EACCES &&
            str_eq(st->stage, "landlock");
+}
+
+/* What the caller named does not fit what is there: another name helps. */
+static void finish_hint(const struct native_status *st, struct cordon_err *err)
+{
+    if (finish_has_no_place(st))
+        err_hint(err, "a folder goes on a folder and a file on a file, and nothing new is made in "
+                      "what is read-only: mount it elsewhere, such as below /mnt");
+    else if (finish_is_in_the_way(st) && st->fail_errno == EROFS)
+        err_hint(err, "files are put into the working directory, and the workspace is read-only: "
+                      "DIR:overlay");
+    else if (finish_is_in_the_way(st))
+        err_hint(err, "files are put in below folders, over nothing that is there and through "
+                      "no link: choose another name");
 }
 
 static void finish_state(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
@@ -182,12 +203,10 @@ static void finish_state(struct guest *g, struct backend_outcome *o, struct cord
                 o->host_refused || finish_is_unreachable(g, st) || str_eq(st->stage, "apparmor") ||
                         native_stage_is_netless(st) || str_eq(st->stage, "runtime")
                     ? CORDON_ERR_HOST
-                : finish_is_in_the_way(st) ? CORDON_ERR_CONFIG
-                                           : CORDON_ERR_INTERNAL,
-                st->stage, st->fail_errno, "%s", st->what);
-        if (finish_is_in_the_way(st))
-            err_hint(err, "files are put in below folders, over nothing that is there and through "
-                          "no link: choose another name");
+                : finish_is_in_the_way(st) || finish_has_no_place(st) ? CORDON_ERR_CONFIG
+                                                                      : CORDON_ERR_INTERNAL,
+                st->stage, st->fail_errno, "%s%s", finish_has_no_place(st) ? "/" : "", st->what);
+        finish_hint(st, err);
         if (finish_is_unreachable(g, st))
             err_hint(err,
                      "in tier landlock root's guest is an ordinary user: what is granted must be "

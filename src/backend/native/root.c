@@ -68,6 +68,14 @@ static int root_attach_place(int mount_fd, int rootfd, const char *dst)
                           SYS_MOVE_MOUNT_F_EMPTY_PATH | SYS_MOVE_MOUNT_T_EMPTY_PATH);
 }
 
+/* Where the caller wants something that cannot be there it is not our failure. */
+static _Noreturn void root_no_place(struct native_child *c, const char *stage, const char *dst)
+{
+    int e = errno;
+    bool is_callers = e == EROFS || e == ENOTDIR || e == EEXIST || e == EINVAL;
+    native_child_fail(c, is_callers ? NATIVE_STAGE_PLACE : stage, e, dst);
+}
+
 /* The same as native_root_make_target() below a grant: no name is followed out of the new root. */
 static void root_make_below_grant(struct native_child *c, int rootfd, const char *dst, bool is_dir)
 {
@@ -85,7 +93,7 @@ static void root_make_below_grant(struct native_child *c, int rootfd, const char
         if (next < 0 && errno == ENOENT) {
             if ((slash || is_dir ? mkdirat(parent, name, 0755)
                                  : mknodat(parent, name, S_IFREG | 0644, 0)) < 0)
-                native_child_fail(c, "root", errno, dst); /* a dangling link: EEXIST */
+                root_no_place(c, "root", dst); /* a dangling link: EEXIST */
             next = root_open(rootfd, path, true);
         }
         close(parent);
@@ -95,7 +103,7 @@ static void root_make_below_grant(struct native_child *c, int rootfd, const char
         name = slash ? slash + 1 : NULL;
     }
     if (parent < 0)
-        native_child_fail(c, "root", errno, dst);
+        root_no_place(c, "root", dst);
 }
 
 /* Creates the parents of dst and, for a mount, the point it goes on. */
@@ -202,8 +210,11 @@ static void root_bind(struct root *r, const struct plan_op *op, int fd)
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr) < 0)
         native_child_fail(r->c, "bind", errno, op->src);
     native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
-    if (root_attach_place(tree, r->fd, op->dst) < 0)
-        native_child_fail(r->c, "bind", errno, op->dst);
+    if (root_attach_place(tree, r->fd, op->dst) == 0)
+        return;
+    if (op->flags & PLAN_BIND_GRANT)
+        root_no_place(r->c, "bind", op->dst);
+    native_child_fail(r->c, "bind", errno, op->dst);
 }
 
 /* Held before the first grant, which may hide their names. */
