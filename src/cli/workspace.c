@@ -415,9 +415,15 @@ static char **workspace_reorder(int argc, char **argv, int *ret_argc)
                 end = i;
                 continue;
             }
+            bool takes_next = !plain && workspace_takes_next(argv[i]);
+            if (takes_next && i + 1 == argc) { /* alone, so that nothing is taken for its value */
+                list[1] = argv[i];
+                *ret_argc = 2;
+                return list;
+            }
             if (plain == (pass == 1))
                 list[n++] = argv[i];
-            if (!plain && workspace_takes_next(argv[i]) && i + 1 < argc && ++i && pass == 0)
+            if (takes_next && ++i && pass == 0)
                 list[n++] = argv[i];
         }
     }

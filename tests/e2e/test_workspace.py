@@ -493,6 +493,13 @@ def test_gc_removes_what_a_killed_apply_left(full, tmp_path):
 
 # ---- words too many, git's own traps, files somebody holds --------------------------------------------
 
+@pytest.mark.parametrize("words", [["new", "--from"], ["new", "--id"], ["ls", "--work-root"], ["diff", "x", "--logs-dir"], ["rm", "--work-root"]])
+def test_an_option_without_its_value(shared, words):
+    done = cordon("workspace", *words, cwd=shared)
+    assert done.returncode == 64 and f"option '{words[-1]}' needs a value" in done.stderr, done
+    assert not (shared / ".sandbox").exists()
+
+
 def test_words_too_many_change_nothing(project, shared):
     ident = cordon("workspace", "new", "--from", project, cwd=shared).stdout.split()[-1]
     assert cordon("workspace", "run", ident, "--", "/bin/sh", "-c", "echo x > new", cwd=shared).returncode == 0
