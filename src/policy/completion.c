@@ -117,7 +117,11 @@ static void complete_bash(const struct show_verb *verbs, size_t n, struct buf *o
                  "    if ((COMP_CWORD == 1)); then\n        COMPREPLY=($(compgen -W '");
     for (size_t i = 0; i < n; i++)
         buf_printf(out, "%s%s", i ? " " : "", verbs[i].name);
-    buf_str(out, "' -- \"$cur\"))\n        return\n    fi\n    case $verb in\n");
+    /* what follows `workspace run` is a line of `run` */
+    buf_str(out,
+            "' -- \"$cur\"))\n        return\n    fi\n"
+            "    [[ $verb${COMP_WORDS[2]} == workspacerun ]] && ((COMP_CWORD > 2)) && verb=run\n"
+            "    case $verb in\n");
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "    %s)\n        case $prev in\n", verbs[i].name);
         each_option(&verbs[i], bash_values, out);
@@ -193,7 +197,9 @@ static void complete_zsh(const struct show_verb *verbs, size_t n, struct buf *ou
     }
     buf_str(out,
             "    )\n    if ((CURRENT == 2)); then\n        _describe verb verbs\n        return\n"
-            "    fi\n    case $words[2] in\n");
+            "    fi\n    local verb=$words[2]\n"
+            "    [[ $verb$words[3] == workspacerun ]] && ((CURRENT > 3)) && verb=run\n"
+            "    case $verb in\n");
     for (size_t i = 0; i < n; i++) {
         buf_printf(out, "    %s)\n        _arguments -S \\\n", verbs[i].name);
         each_option(&verbs[i], zsh_option, out);

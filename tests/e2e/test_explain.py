@@ -418,12 +418,12 @@ def test_bash_completes():
         pytest.skip("bash is missing: install the Debian package bash")
     script = cordon("completions", "bash").stdout + """
 try() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); _cordon; echo "${COMPREPLY[*]}"; }
-try cordon ex; try cordon run --time; try cordon run --backend ''; try cordon profile s
+try cordon ex; try cordon run --time; try cordon run --backend ''; try cordon profile s; try cordon workspace run ID --time; try cordon workspace ru
 """
     out = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30, check=True, cwd="/").stdout
-    first, second, third, fourth = out.splitlines()
+    first, second, third, fourth, fifth, sixth = out.splitlines()
     assert (first, second, third) == ("explain", "--time-limit", "native docker gvisor oci")
-    assert "show" in fourth.split()
+    assert "show" in fourth.split() and fifth == "--time-limit" and "run" in sixth.split()
 
 
 @pytest.mark.parametrize("words", [[], ["tcsh"], ["bash", "zsh"]])
