@@ -7,11 +7,23 @@
 
 #include "base/util.h"
 
-int loop_init(struct loop *l)
+void loop_init_late(struct loop *l)
 {
     l->n_pending = 0;
-    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    l->epoll_fd = -1;
+}
+
+static int loop_open(struct loop *l)
+{
+    if (l->epoll_fd < 0)
+        l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     return l->epoll_fd < 0 ? -1 : 0;
+}
+
+int loop_init(struct loop *l)
+{
+    loop_init_late(l);
+    return loop_open(l);
 }
 
 void loop_done(struct loop *l)
@@ -34,7 +46,8 @@ int loop_set(struct loop *l, struct loop_watch *w, uint32_t events)
     if (w->added && w->events == events)
         return 0;
     struct epoll_event ev = {.events = events, .data.ptr = w};
-    if (epoll_ctl(l->epoll_fd, w->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, w->fd, &ev) < 0)
+    if (loop_open(l) < 0 ||
+        epoll_ctl(l->epoll_fd, w->added ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, w->fd, &ev) < 0)
         return -1;
     w->added = true;
     w->events = events;
@@ -44,6 +57,8 @@ int loop_set(struct loop *l, struct loop_watch *w, uint32_t events)
 int loop_once(struct loop *l, int timeout_ms)
 {
     struct epoll_event events[ARRAY_SIZE(l->pending)];
+    if (loop_open(l) < 0)
+        return -1;
     int n = epoll_wait(l->epoll_fd, events, ARRAY_SIZE(events), timeout_ms);
     if (n < 0)
         return errno == EINTR ? 1 : -1;

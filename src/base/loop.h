@@ -26,6 +26,8 @@ struct loop {
 };
 
 int loop_init(struct loop *l);
+/* Its descriptor is made with the first watch: a run has to get its guest going first. */
+void loop_init_late(struct loop *l);
 void loop_done(struct loop *l);
 /* events 0 removes the watch. -1 with EPERM for files that cannot be polled (regular files). */
 int loop_set(struct loop *l, struct loop_watch *w, uint32_t events);

@@ -176,7 +176,8 @@ static int cli_open(struct run_cli *c, struct cordon_err *err)
     return 0;
 }
 
-static int cli_signals(struct run_cli *c, struct cordon_err *err)
+/* From here on they wait until the guest has been started, and are seen to then. */
+static void cli_hold_signals(const struct run_cli *c, sigset_t *ret_set)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -187,7 +188,12 @@ static int cli_signals(struct run_cli *c, struct cordon_err *err)
     if (c->is_interactive)
         sigaddset(&set, SIGWINCH);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    c->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    *ret_set = set;
+}
+
+static int cli_watch_signals(struct run_cli *c, const sigset_t *set, struct cordon_err *err)
+{
+    c->signal_fd = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
     c->signals = (struct loop_watch){.fd = c->signal_fd, .fn = cli_on_signal, .data = c};
     if (c->signal_fd < 0 || loop_set(&c->loop, &c->signals, EPOLLIN) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "signals");
@@ -291,10 +297,9 @@ static void cli_show_diagnostics(struct run_cli *c)
 static int cli_run_job(struct run_cli *c, struct cordon_err *err)
 {
     bool kept = cli_wants_result(c);
-    if (loop_init(&c->loop) < 0)
-        return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "event loop");
-    if (cli_signals(c, err) < 0)
-        return -1;
+    sigset_t signals;
+    loop_init_late(&c->loop);
+    cli_hold_signals(c, &signals);
     c->job.loop = &c->loop;
     c->job.policy = c->policy;
     c->job.argv = c->options.argv;
@@ -327,6 +332,8 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     }
     if ((c->is_source ? lang_start(&c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) <
         0)
+        return -1;
+    if (cli_watch_signals(c, &signals, err) < 0)
         return -1;
     while (!c->done) {
         /* not before the guest's own start: until then Ctrl-C is for us */
