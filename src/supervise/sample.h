@@ -113,12 +113,14 @@ struct sample_disk_options {
     uint64_t max_entries; /* 0: 1,000,000 */
     uint64_t budget_ns;   /* 0: 50 ms */
 };
-/* dir_fd is not consumed; its position moves. Never follows a link, never opens anything
- * but folders, never crosses a mount; adds to *ret_disk only on success. */
+/* dir_fd is not consumed; its position moves. A file (also O_PATH) is one entry. Never follows a
+ * link, never opens anything but folders, never crosses a mount; adds to *ret_disk only on success.
+ */
 int sample_disk(int dir_fd, const struct sample_disk_options *options,
                 struct sample_disk *ret_disk);
-/* Open files of the tree below root that have no name and are not in the guest's own memory: of
- * what lies in memory only the file systems of the disks count. */
+/* Open and executed files of the tree below root that have no name and are not in the guest's own
+ * memory: of what lies in memory only the file systems of the disks count. truncated: there is
+ * something that holds files and does not tell which. */
 int sample_unlinked(pid_t root, const int *disk_fds, size_t n_disks, struct sample_disk *ret_disk);
 
 #endif

@@ -110,6 +110,11 @@ int sample_disk(int dir_fd, const struct sample_disk_options *options, struct sa
     _cleanup_close_ int top = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
     if (top < 0 || look(top, "", &stx) < 0)
         return -1;
+    if (!S_ISDIR(stx.stx_mode)) {
+        ret_disk->bytes += stx.stx_blocks * 512;
+        ret_disk->files++;
+        return 0;
+    }
     walk.mount = stx.stx_mnt_id;
     if (push(&walk, TAKE_FD(top)) < 0)
         return -1;

@@ -5,13 +5,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/sys.h"
 #include "base/util.h"
 
 #define WATCH_SETUP_NS (10 * 1000000000ull) /* longest the wall may take to stand */
@@ -26,14 +30,13 @@ static bool watch_needs_tree(const struct plan *p)
     return !p->by_group.memory || !p->by_group.pids;
 }
 
-/* Folders the guest can fill, as far as they exist by now: the guest's own one in tier landlock is
- * made by the start. */
+/* Folders and files the guest can fill, as far as they exist by now: the guest's own one in tier
+ * landlock is made by the start. */
 static bool watch_is_disk(const struct plan *p, const struct plan_op *op, bool started)
 {
     bool own = p->private_dir && str_eq(op->src ? op->src : "", p->private_dir);
     return op->kind == PLAN_OP_BIND && (op->flags & PLAN_BIND_GRANT) &&
-           (op->flags & PLAN_BIND_RW) && !(op->flags & (PLAN_BIND_FILE | PLAN_BIND_PINNED)) &&
-           own == started;
+           (op->flags & PLAN_BIND_RW) && !(op->flags & PLAN_BIND_PINNED) && own == started;
 }
 
 /* What is in use on the file system of a folder, whoever uses it. */
@@ -53,6 +56,8 @@ static struct sample_disk watch_fs(int fd)
 static int watch_open_disk(const struct plan_op *op)
 {
     int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+    if (op->flags & PLAN_BIND_FILE)
+        return open(op->src, O_PATH | O_CLOEXEC);
     int fd = open(op->src, flags);
     if (fd < 0 || !str_eq(op->dst, PLAN_LAYER))
         return fd;
@@ -86,6 +91,44 @@ static int watch_add_disk(struct supervised *s, const struct plan_op *op, struct
     return 0;
 }
 
+/* Is one place part of another one, as far as a look at that gets? */
+static bool watch_is_within(int fd, int top_fd)
+{
+    char link[32], path[PATH_MAX], top[PATH_MAX];
+    struct statx here, there;
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof(path) - 1);
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", top_fd);
+    ssize_t n_top = readlink(link, top, sizeof(top) - 1);
+    if (n < 0 || n_top < 0 || n < n_top || memcmp(path, top, (size_t)n_top) != 0)
+        return false;
+    path[n] = '\0';
+    return (path[n_top] == '\0' || path[n_top] == '/' || n_top == 1) &&
+           sys_statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &here) == 0 &&
+           sys_statx(top_fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &there) == 0 &&
+           here.stx_mnt_id == there.stx_mnt_id;
+}
+
+/* What is granted twice, by itself and with a folder above it, counts once. */
+static void watch_drop_inner(struct supervised *s)
+{
+    for (size_t i = 0; i < s->n_disks;) {
+        bool within = false;
+        for (size_t k = 0; k < s->n_disks && !within; k++)
+            within = k != i && watch_is_within(s->disk_fds[i], s->disk_fds[k]);
+        if (!within) {
+            i++;
+            continue;
+        }
+        util_close(&s->disk_fds[i]);
+        s->n_disks--;
+        s->disk_fds[i] = s->disk_fds[s->n_disks];
+        s->disk_base[i] = s->disk_base[s->n_disks];
+        s->disk_fs[i] = s->disk_fs[s->n_disks];
+        s->disk_base[s->n_disks] = (struct sample_disk){0}; /* its next owner adds to it */
+    }
+}
+
 static int watch_disks(struct supervised *s, bool started, struct cordon_err *err)
 {
     const struct plan *p = s->plan;
@@ -102,6 +145,7 @@ static int watch_disks(struct supervised *s, bool started, struct cordon_err *er
     for (size_t i = 0; i < p->n_ops; i++)
         if (watch_is_disk(p, &p->ops[i], started) && watch_add_disk(s, &p->ops[i], err) < 0)
             return -1;
+    watch_drop_inner(s);
     return 0;
 }
 

@@ -299,31 +299,59 @@ def test_a_closed_folder_hides_nothing_from_the_disk_limit(quick, monkeypatch, w
 
 
 NAMELESS = """
-import ctypes, os, sys, threading, time
-fds = []
+import array, ctypes, os, socket, sys, threading, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+how, fds, pair = sys.argv[1], [], socket.socketpair()
+def nameless():
+    if how != 'unlinked':
+        return os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
+    fd = os.open('f', os.O_CREAT | os.O_RDWR, 0o600)
+    os.unlink('f')
+    return fd
+def hold(fd):
+    if how == 'mapped':
+        assert libc.mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_size_t(0)) != ctypes.c_void_p(-1).value
+    if how == 'under way':
+        pair[0].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [fd]))])
+    if how in ('mapped', 'under way'):
+        os.close(fd)
+    else:
+        fds.append(fd)
 def write():
     for i in range(int(sys.argv[2])):
-        if sys.argv[1] == 'undumpable':
-            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
-        if sys.argv[1] != 'unlinked':
-            fds.append(os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600))
-        else:
-            fds.append(os.open('f', os.O_CREAT | os.O_RDWR, 0o600))
-            os.unlink('f')
-        os.write(fds[-1], b'x' * (4 << 20))
+        if how == 'undumpable':
+            libc.prctl(4, 0, 0, 0, 0)
+        fd = nameless()
+        os.write(fd, b'x' * (4 << 20))
+        hold(fd)
         time.sleep(0.03)
     time.sleep(0.5)
     print('wrote', flush=True)
     os._exit(0)
-if sys.argv[1] == 'leaderless':
+if how == 'leaderless':
     # the first thread ends, which makes a zombie of what /proc shows as the process
     threading.Thread(target=write).start()
-    ctypes.CDLL(None).syscall(60, 0)
+    libc.syscall(60, 0)
+if how.startswith('behind'):
+    # whoever looks at one after the other comes to the last one late, or never
+    more = nameless if how == 'behind files' else lambda: os.dup(0)
+    for i in range(18 if how == 'behind files' else 100):
+        r, w = os.pipe()
+        if os.fork() == 0:
+            try:
+                while more(): pass
+            except OSError:
+                os.write(w, b'x')
+                time.sleep(60)
+        os.read(r, 1), os.close(r), os.close(w)
+    if os.fork():
+        os.wait(), os._exit(0)
 write()
 """
 
 
-@pytest.mark.parametrize("how", ["tmpfile", "unlinked", "undumpable", "leaderless"])
+@pytest.mark.parametrize("how", ["tmpfile", "unlinked", "mapped", "under way", "undumpable", "leaderless", "behind files", "behind descriptors"])
 @pytest.mark.parametrize("where", ["rw", "overlay"])
 def test_files_without_a_name_are_not_free(quick, monkeypatch, where, how):
     """Made without one, or removed while they are open: no look at a folder finds them."""

@@ -243,6 +243,29 @@ def test_host_folder_is_stopped_soon(full, shared):
     assert used <= (8 + 20 * SLOW) * MIB, used
 
 
+def test_host_file_is_stopped_soon(full, shared):
+    """A single file that may be written is a place on the host's disk like a folder."""
+    (shared / "before").write_bytes(b"x" * (6 * MIB))
+    opts = ["--allow-write", shared / "before", "--disk-limit", "8M", "--time-limit", wall(20)]
+    loop = f"for i in $(seq %d); do head -c 1048576 /dev/zero >> {shared}/before; sleep 0.02; done"
+    assert run(*opts, "--", "/bin/sh", "-c", loop % 4).verdict == "ok"
+    r = run(*opts, "--", "/bin/sh", "-c", loop % 200)
+    assert (r.verdict, r.result["limit"]["name"]) == ("disk_limit", "disk_limit"), str(r)
+    assert (shared / "before").stat().st_size <= (18 + 20 * SLOW) * MIB
+
+
+def test_what_is_granted_twice_counts_once(full, shared):
+    """By itself, with the folder above it, and under another name."""
+    (shared / "sub").mkdir()
+    (shared / "sub" / "one").touch()
+    opts = ["--allow-write", shared / "sub", "--allow-write", shared, "--allow-write", shared / "sub" / "one", "--mount", f"{shared}/sub:/mnt/again:rw",
+            "--disk-limit", "8M", "--max-files", "6"]
+    script = f"head -c %dM /dev/zero > {shared}/sub/one; for i in $(seq %d); do : > /mnt/again/f$i; done; sleep 0.2"
+    assert run(*opts, "--", "/bin/sh", "-c", script % (6, 4)).verdict == "ok"
+    assert run(*opts, "--", "/bin/sh", "-c", script % (16, 4)).result["limit"]["name"] == "disk_limit"
+    assert run(*opts, "--", "/bin/sh", "-c", script % (6, 20)).result["limit"]["name"] == "max_files"
+
+
 def test_bytes_out_of_sight_count(full, shared):
     """Deeper than we look: the file system's own growth is taken then."""
     code = (f"import os\nos.chdir({str(shared)!r})\n"
