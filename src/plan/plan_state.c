@@ -8,12 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/util.h"
 #include "policy/reach.h"
 
 extern char **environ;
+
+#define STATE_LINKS 40 /* as many as the kernel follows */
 
 static size_t state_dirs(char ret_dirs[static REACH_DIRS + 1][PATH_MAX])
 {
@@ -95,6 +98,54 @@ int plan_state_cover(struct plan *p, const struct plan_grant *g)
     return 0;
 }
 
+/* The next part of a path, and the rest of it. */
+static const char *state_part(char **rest)
+{
+    *rest += strspn(*rest, "/");
+    char *part = *rest;
+    *rest += strcspn(part, "/");
+    if (**rest)
+        *(*rest)++ = '\0';
+    return part;
+}
+
+/* Is a link on the way to path that lies in dir? Whoever may write there can put something else in
+ * its place, wherever it leads. */
+static bool state_has_link(const char *path, const char *dir, char ret_link[static PATH_MAX])
+{
+    char at[PATH_MAX] = "", todo[PATH_MAX], target[PATH_MAX];
+    char *rest = todo;
+    int links = 0;
+    if (!str_join(todo, sizeof(todo), path, "", ""))
+        return false;
+    for (const char *part = state_part(&rest); *part; part = state_part(&rest)) {
+        size_t len = strlen(at);
+        struct stat st;
+        if (str_eq(part, ".."))
+            *(len ? strrchr(at, '/') : at) = '\0';
+        if (str_eq(part, ".") || str_eq(part, ".."))
+            continue;
+        if (snprintf(at + len, sizeof(at) - len, "/%s", part) >= (int)(sizeof(at) - len) ||
+            lstat(at, &st) < 0)
+            return false;
+        if (!S_ISLNK(st.st_mode))
+            continue;
+        ssize_t n = readlink(at, target, sizeof(target) - 1);
+        memcpy(ret_link, at, sizeof(at));
+        at[len] = '\0';
+        if (state_is_below(len ? at : "/", dir))
+            return true;
+        target[MAX(n, 0)] = '\0';
+        char more[PATH_MAX];
+        if (++links > STATE_LINKS || !str_join(more, sizeof(more), target, "/", rest))
+            return false;
+        if (target[0] == '/')
+            at[0] = '\0';
+        memcpy(rest = todo, more, sizeof(todo));
+    }
+    return false;
+}
+
 int plan_state_refuse(const struct plan_grant *g, bool can_cover, struct cordon_err *err)
 {
     char dirs[REACH_DIRS + 1][PATH_MAX], real[PATH_MAX];
@@ -103,6 +154,13 @@ int plan_state_refuse(const struct plan_grant *g, bool can_cover, struct cordon_
     state_make_cache(g);
     size_t notes = reach_dirs(environ, dirs), n = state_dirs(dirs);
     for (size_t i = 0; i < n; i++) {
+        if (state_has_link(dirs[i], g->src, real)) {
+            err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                    "%s is to be writable, and %s in it is a link on the way to Cordon's own %s",
+                    g->src, real, i < notes ? "notes" : "caches");
+            return err_hint(err, "set %s to where it leads, or grant a folder further down",
+                            i < notes ? "XDG_STATE_HOME" : "XDG_CACHE_HOME");
+        }
         if (!realpath(dirs[i], real))
             continue;
         if (i < notes && state_is_below(g->src, real))

@@ -174,3 +174,21 @@ def test_the_notes_are_out_of_the_guests_reach(full, shared, world):
         assert done.returncode == 78 and "notes" in done.stderr
     # the twin: the folder itself is the guest's to write
     assert run("--allow-write", shared, "--", "/bin/touch", shared / "y", env=env).verdict == "ok"
+
+
+@pytest.mark.parametrize("what", ["XDG_STATE_HOME", "XDG_CACHE_HOME"])
+@pytest.mark.parametrize("chain", ["direct", "chain"])
+def test_a_link_to_the_notes_is_not_left_to_a_guest(full, shared, what, chain):
+    """Whatever covers the notes is where the link leads; a guest could put a folder of its own in its place."""
+    (shared / "far").mkdir()
+    (shared / "grant").mkdir()
+    (shared / "grant" / "link").symlink_to(shared / "far")
+    (shared / "outer").symlink_to("grant/../grant/link")
+    env = {what: str(shared / "outer" if chain == "chain" else shared / "grant" / "link")}
+    done = cordon("run", "--allow-write", shared / "grant", "--", "/bin/true", env=env)
+    assert done.returncode == 78 and f"{shared}/grant/link in it is a link" in done.stderr and what in done.stderr, done
+    assert run("--allow-write", shared / "grant", "--", "/bin/touch", shared / "grant" / "x", env={what: str(shared / "far")}).verdict == "ok"
+    # the twin: a link that is not the guest's to replace, into the grant or not
+    (shared / "outer").unlink()
+    (shared / "outer").symlink_to(shared / "grant")
+    assert run("--allow-write", shared / "grant", "--", "/bin/touch", shared / "grant" / "y", env={what: str(shared / "outer")}).verdict == "ok"
