@@ -15,6 +15,7 @@ import pathlib
 import random
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -22,6 +23,7 @@ import time
 import pytest
 
 import cordon_run
+import oracle
 from cordon_run import CORDON, FAULT, QUIET, SLOW, check_shape, host_env
 
 FULL = os.environ.get("CORDON_TEST_FULL") == "1"
@@ -476,3 +478,26 @@ def test_kill_9_at_random_moments(world, depth, tier, need):
     for folder in (os.environ.get("TMPDIR", "/tmp"), "/var/tmp", "/dev/shm"):
         left = [n for n in os.listdir(folder) if n.startswith("cordon-guest-") and any(f"-{pid}" in n for pid in pids)]
         assert not left, f"{folder}: {left}"
+
+
+def test_kill_9_before_the_groups_have_their_limits(full, need, tmp_path):
+    """The guest has its groups by then and waits for their limits. That the kernel ends pid 1 with the supervisor is not
+    to be relied on: the supervisor may be gone before pid 1 has asked for it, which looks like a host that refuses it."""
+    need(os.geteuid() == 0 and os.path.isdir("/sys/fs/cgroup/memory") and shutil.which("strace"), "needs root, v1 groups and strace")
+    log = tmp_path / "calls"
+    line = [str(FAULT / "inject"), "prctl@0:1=ENOSYS", "--", shutil.which("strace"), "-qq", "-o", str(log), "-e", "trace=openat,open,sendmsg"]
+    command = [CORDON, "run", "--", "/bin/sleep", "5"]
+    quick = subprocess.run([*line, CORDON, "run", "--", "/bin/true"], env=host_env(), cwd="/", timeout=HANG_S, check=False)
+    need(quick.returncode == 0, "needs strace that may trace")
+    before = log.read_text().partition("SCM_RIGHTS")[0]
+    opened = len(re.findall(r"^open(?:at)?\(", before, re.M))
+    assert opened and "cordon-" in before, "the groups are handed over"
+    kill = ["-e", f"inject=openat,open:signal=KILL:when={opened + 1}"]
+    done = subprocess.run([*line, *kill, *command], env=host_env(), cwd="/", timeout=HANG_S, check=False)
+    last = log.read_text().splitlines()[-2:]
+    assert done.returncode in (-9, 137) and "cordon-" in last[0], last
+    limit = time.monotonic() + (1 if QUIET else 5)
+    while oracle.children() and time.monotonic() < limit:
+        time.sleep(0.02)
+    assert not oracle.children(), "the guest waits for ever"
+    assert_honest(launch([]), 0)  # which removes the groups

@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -148,11 +149,18 @@ static void guest_groups(struct native_child *c)
 }
 
 /* The supervisor writes them after it handed the groups over. Should it die before, pid 1 goes with
- * it, and we with pid 1. */
+ * it, and we with pid 1; unless it died before pid 1 had asked the kernel for that. */
 static void guest_wait_limited(struct native_child *c)
 {
-    if (c->tells_begun && c->plan->cgroups.kind == HOST_CGROUP_V1)
-        guest_wait(&c->status->limited, 1);
+    static const struct timespec glance = {.tv_nsec = 10000000};
+    struct pollfd lifeline = {.fd = c->go_fd};
+    if (!c->tells_begun || c->plan->cgroups.kind != HOST_CGROUP_V1)
+        return;
+    while (atomic_load(&c->status->limited) == 0) {
+        raw_call(SYS_futex, &c->status->limited, FUTEX_WAIT, 0, &glance);
+        if (raw_call(SYS_poll, &lifeline, 1, 0) > 0)
+            guest_check(c, -EPIPE, "cgroup", "limits");
+    }
 }
 
 static int guest_filter(const struct seccomp_prog *prog, unsigned flags)
@@ -308,8 +316,9 @@ static int guest_main_after(void *arg)
     native_fence_cores(g->child);
     guest_groups(g->child);
     guest_fence(g);
-    guest_seal(g->child);
+    /* before the filter: the caller's may refuse to wait, and pid 1 answers nobody yet */
     guest_wait_limited(g->child);
+    guest_seal(g->child);
     guest_start(g);
 }
 
