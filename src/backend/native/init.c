@@ -216,6 +216,7 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
         int rest_ms = init_rest_ms(status, begun_ns);
         if (rest_ms == 0) {
             status->time_hit = 1;
+            status->exited_ns = clock_ns(); /* whenever the supervisor gets to hear of it */
             init_end(c, false, mounts_fd);
         }
         if (poll(fds, ARRAY_SIZE(fds), rest_ms) < 0 && errno != EINTR)
