@@ -263,8 +263,8 @@ static bool cli_asks_json(char **argv)
 static int cli_report(struct run_cli *c, const char *hint)
 {
     const struct result *r = &c->job.result;
-    log_queue_end(&c->lines);
     int status = cli_write_result(c);
+    log_queue_end(&c->lines); /* may wait for a reader, which the result must not */
     /* a reader that went away has had what it wanted */
     for (int i = 0; i < 2; i++)
         if (r->out[i].lost_errno && r->out[i].lost_errno != EPIPE) {

@@ -284,8 +284,8 @@ def test_the_time_limit_holds_while_nobody_looks(full, tmp_path):
     p.send_signal(signal.SIGSTOP)
     try:
         assert _gone([pid for pid in pids if pid != p.pid], 2.0 * PATIENCE)
-        time.sleep(3.0 * PATIENCE)
+        time.sleep(1.0 * PATIENCE)
     finally:
         p.send_signal(signal.SIGCONT)
     assert p.wait(timeout=10) == 124
-    assert 1000 <= json.loads(place.read_text())["wall_ms"] < 1000 + 2000 * PATIENCE
+    assert 1000 <= json.loads(place.read_text())["wall_ms"] < 1000 + 500 * PATIENCE
