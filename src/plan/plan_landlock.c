@@ -162,16 +162,17 @@ static int landlock_denied(struct plan *p, const struct plan_request *req,
 
 /* For the supervisor's watch over bytes on the host's own disk; no backend of this tier executes
  * it. */
-static int landlock_watched(struct plan *p, const char *path)
+static int landlock_watched(struct plan *p, const char *path, bool is_dir)
 {
     struct plan_op *ops = plan_grow(p, p->ops, p->n_ops, &p->cap_ops, sizeof(*ops));
     if (!ops)
         return -1;
     p->ops = ops;
-    ops[p->n_ops++] = (struct plan_op){.kind = PLAN_OP_BIND,
-                                       .src = path,
-                                       .dst = path + 1,
-                                       .flags = PLAN_BIND_GRANT | PLAN_BIND_RW};
+    ops[p->n_ops++] =
+        (struct plan_op){.kind = PLAN_OP_BIND,
+                         .src = path,
+                         .dst = path + 1,
+                         .flags = PLAN_BIND_GRANT | PLAN_BIND_RW | (is_dir ? 0 : PLAN_BIND_FILE)};
     return 0;
 }
 
@@ -207,8 +208,8 @@ static int landlock_grants(struct plan *p, const struct plan_request *req, struc
                 return what ? landlock_refuse(req, err, what) : err_nomem(err, "plan");
             }
         if (plan_add_fence(p, grants[i].src, grants[i].write, grants[i].optional) < 0 ||
-            (grants[i].write && grants[i].is_dir && p->scratch_exact &&
-             landlock_watched(p, grants[i].src) < 0))
+            (grants[i].write && !grants[i].is_device && p->scratch_exact &&
+             landlock_watched(p, grants[i].src, grants[i].is_dir) < 0))
             return err_nomem(err, "plan");
     }
     return 0;
@@ -238,7 +239,7 @@ static int landlock_private_dir(struct plan *p, struct cordon_err *err)
     p->private_dir = arena_printf(&p->arena, "%s/" PLAN_PRIVATE_PREFIX "%d-%016llx",
                                   landlock_base(p), (int)getpid(), (unsigned long long)noise);
     if (!p->private_dir || plan_add_fence(p, p->private_dir, true, false) < 0 ||
-        landlock_watched(p, p->private_dir) < 0)
+        landlock_watched(p, p->private_dir, true) < 0)
         return err_nomem(err, "plan");
     /* the only limits on it, held by looking: there is no file system of its own */
     struct plan_limits *l = &p->limits;

@@ -36,7 +36,8 @@ static bool watch_is_disk(const struct plan *p, const struct plan_op *op, bool s
 {
     bool own = p->private_dir && str_eq(op->src ? op->src : "", p->private_dir);
     return op->kind == PLAN_OP_BIND && (op->flags & PLAN_BIND_GRANT) &&
-           (op->flags & PLAN_BIND_RW) && !(op->flags & PLAN_BIND_PINNED) && own == started;
+           (op->flags & PLAN_BIND_RW) && !(op->flags & (PLAN_BIND_PINNED | PLAN_BIND_DEV)) &&
+           own == started;
 }
 
 /* What is in use on the file system of a folder, whoever uses it. */

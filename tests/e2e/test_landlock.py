@@ -616,6 +616,17 @@ def test_disk_limit_of_the_folder(caller):
     assert r.get("all") == "yes", r
 
 
+def test_disk_limit_of_a_granted_file(caller, place):
+    """Granted by itself, and with the folder around it: then it counts once."""
+    one = place / "own.txt"
+    os.chmod(one, 0o666)
+    code = f'f = open({str(one)!r}, "ab")\nfor i in range(%d):\n    f.write(bytes(1 << 20)); f.flush(); time.sleep(0.002)\nprint("all: yes")'
+    for more in [], ["--allow-write", place]:
+        words = ["--allow-write", one, *more, "--disk-limit", "32M", "--time-limit", "20s"]
+        assert caller.python(code % 400, *words).verdict == "disk_limit"
+        assert caller.python(code % 20, *words).get("all") == "yes"
+
+
 def test_awkward_folders_are_removed(caller):
     r = caller.python(f"""
 os.makedirs("a/b/c"); put("a/b/c/f"); os.symlink("/etc", "a/link"); os.mkfifo("a/fifo")
