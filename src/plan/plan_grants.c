@@ -241,6 +241,20 @@ static bool deny_can_be_missing(const struct plan_grant *g, const char *real, co
            grants_below(inside, "/" PLAN_STATE_DIR);
 }
 
+/* A folder above it is covered already, and with it every name below. Nothing is mounted after the
+ * first of these covers. */
+static bool deny_is_covered(const struct plan *p, const char *inside)
+{
+    for (size_t i = p->n_ops; i > 0 && p->ops[i - 1].kind == PLAN_OP_MASK; i--) {
+        const struct plan_op *op = &p->ops[i - 1];
+        size_t len = strlen(op->dst);
+        if ((op->flags & PLAN_MASK_DIR) && strncmp(inside + 1, op->dst, len) == 0 &&
+            inside[1 + len] == '/')
+            return true;
+    }
+    return false;
+}
+
 /* Covered wherever a grant shows it. */
 static int deny_mask(struct plan *p, const char *real, const struct policy_item *item, void *data,
                      struct cordon_err *err)
@@ -265,7 +279,7 @@ static int deny_mask(struct plan *p, const char *real, const struct policy_item 
         bool dir = str_eq(inside, g->dst) ? g->is_dir : S_ISDIR(st.st_mode);
         unsigned flags = (dir ? PLAN_MASK_DIR : 0) |
                          (deny_can_be_missing(g, real, &st) ? PLAN_MASK_OPTIONAL : 0);
-        if (plan_full_mask(p, inside, flags) < 0)
+        if (!deny_is_covered(p, inside) && plan_full_mask(p, inside, flags) < 0)
             return err_nomem(err, "plan");
     }
     return 0;

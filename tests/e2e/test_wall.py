@@ -180,6 +180,21 @@ def test_deny_wins_over_a_grant(full, shared):
     assert r.out == "deny\n"
 
 
+@pytest.mark.parametrize("denied", [("sub", "sub/in"), ("sub/in", "sub"), ("sub", "link"), ("sub/**", "sub/in/x"), ("sub", "sub/in/*")])
+@pytest.mark.parametrize("grants", [("",), ("", "sub/in"), ("sub/in", "")])
+def test_what_is_denied_twice_is_denied(full, shared, denied, grants):
+    """By itself, with the folder around it, through a link: the user's file and the project's may each name their own."""
+    (shared / "sub" / "in").mkdir(parents=True)
+    (shared / "sub" / "in" / "x").write_text("SECRET\n")
+    (shared / "keep").write_text("keep\n")
+    (shared / "link").symlink_to("sub/in")
+    opts = [w for g in grants for w in ("--allow-read", shared / g)]
+    script = f"cat {shared}/keep {shared}/sub/in/x {shared}/link/x; true"
+    r = run(*opts, *[w for d in denied for w in ("--deny", shared / d)], "--", "/bin/sh", "-c", script)
+    assert r.verdict == "ok" and r.out == "keep\n", str(r)
+    assert "SECRET" in run(*opts, "--", "/bin/sh", "-c", script).out
+
+
 def test_symlink_in_a_grant_leads_nowhere_outside(shared, canary, world):
     (shared / "out").symlink_to(canary / "secret.txt")
     r = probe("cat", shared / "out", opts=["--allow-write", shared])
