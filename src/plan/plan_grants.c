@@ -241,20 +241,6 @@ static bool deny_can_be_missing(const struct plan_grant *g, const char *real, co
            grants_below(inside, "/" PLAN_STATE_DIR);
 }
 
-/* A folder above it is covered already, and with it every name below. Nothing is mounted after the
- * first of these covers. */
-static bool deny_is_covered(const struct plan *p, const char *inside)
-{
-    for (size_t i = p->n_ops; i > 0 && p->ops[i - 1].kind == PLAN_OP_MASK; i--) {
-        const struct plan_op *op = &p->ops[i - 1];
-        size_t len = strlen(op->dst);
-        if ((op->flags & PLAN_MASK_DIR) && strncmp(inside + 1, op->dst, len) == 0 &&
-            inside[1 + len] == '/')
-            return true;
-    }
-    return false;
-}
-
 /* Covered wherever a grant shows it. */
 static int deny_mask(struct plan *p, const char *real, const struct policy_item *item, void *data,
                      struct cordon_err *err)
@@ -279,7 +265,7 @@ static int deny_mask(struct plan *p, const char *real, const struct policy_item 
         bool dir = str_eq(inside, g->dst) ? g->is_dir : S_ISDIR(st.st_mode);
         unsigned flags = (dir ? PLAN_MASK_DIR : 0) |
                          (deny_can_be_missing(g, real, &st) ? PLAN_MASK_OPTIONAL : 0);
-        if (!deny_is_covered(p, inside) && plan_full_mask(p, inside, flags) < 0)
+        if (plan_full_mask(p, inside, flags) < 0)
             return err_nomem(err, "plan");
     }
     return 0;
@@ -335,11 +321,50 @@ static int deny_each(struct plan *p, const struct policy *policy, deny_fn *fn, v
     return 0;
 }
 
+/* Each folder before everything below it, and nothing else between them. */
+static int deny_order(const void *one, const void *other)
+{
+    const unsigned char *a = (const unsigned char *)((const struct plan_op *)one)->dst;
+    const unsigned char *b = (const unsigned char *)((const struct plan_op *)other)->dst;
+    while (*a && *a == *b)
+        a++, b++;
+    int x = *a == '/' ? 1 : *a, y = *b == '/' ? 1 : *b;
+    return x - y;
+}
+
+/* Below a folder that is covered no name is left that could be. Nothing is mounted between these
+ * covers or after them. */
+static void deny_drop_inner(struct plan *p)
+{
+    size_t first = p->n_ops, n;
+    const struct plan_op *top = NULL;
+    while (first > 0 && p->ops[first - 1].kind == PLAN_OP_MASK)
+        first--;
+    if (first == p->n_ops)
+        return;
+    qsort(&p->ops[first], p->n_ops - first, sizeof(*p->ops), deny_order);
+    n = first;
+    for (size_t i = first; i < p->n_ops; i++) {
+        if (top && !str_eq(p->ops[i].dst, top->dst) && grants_below(p->ops[i].dst, top->dst))
+            continue;
+        p->ops[n] = p->ops[i];
+        if (p->ops[n].flags & PLAN_MASK_DIR)
+            top = &p->ops[n];
+        n++;
+    }
+    p->n_ops = n;
+}
+
 int plan_deny_masks(struct plan *p, const struct policy *policy, const struct plan_grant *grants,
                     size_t n, struct cordon_err *err)
 {
     struct deny_grants all = {grants, n};
-    return n == 0 ? 0 : deny_each(p, policy, deny_mask, &all, err);
+    if (n == 0 || policy_value(policy, FIELD_DENY_PATTERNS)->n_items == 0)
+        return 0;
+    if (deny_each(p, policy, deny_mask, &all, err) < 0)
+        return -1;
+    deny_drop_inner(p);
+    return 0;
 }
 
 int plan_deny_named(struct plan *p, const struct policy *policy, const char *what, const char *path,
