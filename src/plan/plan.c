@@ -194,6 +194,7 @@ static int plan_filters(struct plan *p, const struct policy *policy, const struc
     /* SysV segments outlive their mappings, where neither rlimits nor sampling see them */
     o->refuse_shared_ipc = o->refuse_memfd;
     o->refuse_suid_bits = p->writes_host;
+    o->refuse_rulesets = p->writes_host && (p->limits.disk_bytes || p->limits.max_files);
     if (p->tier == TIER_LANDLOCK) {
         o->refuse_inet = true;
         o->refuse_shared_ipc = true;

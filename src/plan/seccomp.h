@@ -30,6 +30,9 @@ struct seccomp_options {
     bool
         own_limits_only; /* no pid namespace: rlimits of the caller alone, our keeper has its uid */
     bool refuse_affinity; /* the CPU limit is held by the cores the guest was given */
+    bool refuse_rulesets; /* the disk limit is held by looking: a rule of Landlock holds the file it
+                           * names, also one without a name, and nothing shows which. To make rules
+                           * answers ENOSYS; to be held by ours comes after this filter */
     /* A request for more private memory than this cannot succeed: answered ENOMEM, through the
      * listener so that the end can be judged by it. 0: not looked at. */
     uint64_t map_limit;

@@ -357,6 +357,7 @@ unsigned seccomp_check_emit(struct seccomp_asm *a, const struct seccomp_options 
         return check_length(a, 2, o->map_limit, seccomp_asm_ret(a, no_memory(o)));
     case SECCOMP_CHECK_OPENAT2:
     case SECCOMP_CHECK_AFFINITY:
+    case SECCOMP_CHECK_RULESET:
     case SECCOMP_CHECK_FORK:
     case SECCOMP_CHECK_SESSION:
     case SECCOMP_CHECK_IPC: break; /* decided by options alone, see seccomp_check_resolve */
@@ -397,6 +398,7 @@ uint16_t seccomp_check_resolve(const struct seccomp_options *o, uint16_t rule)
     case SECCOMP_CHECK_SECCOMP: return o->allow_listener_setup ? allowed : rule;
     case SECCOMP_CHECK_MREMAP: return o->map_limit ? rule : allowed;
     case SECCOMP_CHECK_AFFINITY: return o->refuse_affinity ? refused : allowed;
+    case SECCOMP_CHECK_RULESET: return o->refuse_rulesets ? nosys : allowed;
     case SECCOMP_CHECK_CLONE:
     case SECCOMP_CHECK_UNSHARE:
     case SECCOMP_CHECK_SOCKET:

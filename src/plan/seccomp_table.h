@@ -44,6 +44,7 @@ enum seccomp_table_check {
     SECCOMP_CHECK_MMAP,   /* length in argument 1, flags in argument 3 */
     SECCOMP_CHECK_MREMAP, /* new length in argument 2 */
     SECCOMP_CHECK_AFFINITY,
+    SECCOMP_CHECK_RULESET,
     SECCOMP_CHECK_PRLIMIT, /* pid in argument 0 */
 };
 

@@ -303,6 +303,8 @@ import array, ctypes, os, socket, sys, threading, time
 libc = ctypes.CDLL(None)
 libc.mmap.restype = ctypes.c_void_p
 how, fds, pair = sys.argv[1], [], socket.socketpair()
+# of Landlock: a rule holds the file it names for as long as there is the ruleset, or who is held by it
+rules = libc.syscall(444, (4).to_bytes(8, 'little'), 8, 0) if how == 'in a rule' else -1
 def nameless():
     if how != 'unlinked':
         return os.open('.', os.O_TMPFILE | os.O_RDWR, 0o600)
@@ -314,7 +316,8 @@ def hold(fd):
         assert libc.mmap(None, ctypes.c_size_t(4096), 1, 1, fd, ctypes.c_size_t(0)) != ctypes.c_void_p(-1).value
     if how == 'under way':
         pair[0].sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [fd]))])
-    if how in ('mapped', 'under way'):
+    ruled = rules >= 0 and libc.syscall(445, rules, 1, (4).to_bytes(8, 'little') + fd.to_bytes(4, 'little'), 0) == 0
+    if how in ('mapped', 'under way') or ruled:
         os.close(fd)
     else:
         fds.append(fd)
@@ -351,7 +354,7 @@ write()
 """
 
 
-@pytest.mark.parametrize("how", ["tmpfile", "unlinked", "mapped", "under way", "undumpable", "leaderless", "behind files", "behind descriptors"])
+@pytest.mark.parametrize("how", ["tmpfile", "unlinked", "mapped", "under way", "in a rule", "undumpable", "leaderless", "behind files", "behind descriptors"])
 @pytest.mark.parametrize("where", ["rw", "overlay"])
 def test_files_without_a_name_are_not_free(quick, monkeypatch, where, how):
     """Made without one, or removed while they are open: no look at a folder finds them."""

@@ -267,6 +267,15 @@ def test_what_is_granted_twice_counts_once(full, shared):
     assert run(*opts, "--", "/bin/sh", "-c", script % (6, 20)).result["limit"]["name"] == "max_files"
 
 
+def test_rules_of_landlock_where_a_look_holds_the_limit(full, shared, need):
+    """They hold files that have no name; where nobody looks for those a guest may make its own."""
+    code = "import ctypes; print(ctypes.CDLL(None).syscall(444, None, 0, 1))"
+    r = run("--allow-write", shared, "--", "/usr/bin/python3", "-c", code)
+    need(int(r.out) > 0, "needs a kernel with Landlock")
+    assert int(run("--disk-limit", "8M", "--", "/usr/bin/python3", "-c", code).out) > 0
+    assert int(run("--allow-write", shared, "--disk-limit", "8M", "--", "/usr/bin/python3", "-c", code).out) == -1
+
+
 def test_bytes_out_of_sight_count(full, shared):
     """Deeper than we look: the file system's own growth is taken then."""
     code = (f"import os\nos.chdir({str(shared)!r})\n"

@@ -390,6 +390,8 @@ static void test_options(void **state)
         {{.notify = true, .refuse_fork = true}, {"vfork", {0}, NOTIFY}},
         {{.refuse_suid_bits = true}, {"fchmod", {3, 04711}, FAIL(EPERM)}},
         {{.refuse_affinity = true}, {"sched_setaffinity", {0}, FAIL(EPERM)}},
+        {{.refuse_rulesets = true}, {"landlock_create_ruleset", {0}, FAIL(ENOSYS)}},
+        {{.refuse_rulesets = true}, {"landlock_add_rule", {3, 1}, FAIL(ENOSYS)}},
         {{.own_limits_only = true}, {"prlimit64", {7}, FAIL(EPERM)}},
         {{.map_limit = 1 << 20}, {"mmap", {0, (1 << 20) + 1, 3, 0x22}, FAIL(ENOMEM)}},
         {{.map_limit = 1 << 20}, {"mmap", {0, UINT64_C(1) << 40, 3, 0x22}, FAIL(ENOMEM)}},
