@@ -189,8 +189,6 @@ static bool result_is_processes(const struct result *r, const struct plan *p,
            r->usage.processes_peak >= p->limits.processes;
 }
 
-/* It ended by itself: an exit status or a signal, unless a limit of the kernel's own keeping stood
- * behind it. */
 /* A shell hands the signal of its last command on as its own status. */
 static bool result_is_file_size(const struct result *r, const struct policy *policy)
 {
@@ -198,6 +196,8 @@ static bool result_is_file_size(const struct result *r, const struct policy *pol
            policy_has(policy, FIELD_MAX_FILE_SIZE);
 }
 
+/* It ended by itself: an exit status or a signal, unless a limit of the kernel's own keeping stood
+ * behind it. */
 static void result_by_exit(struct result *r, const struct supervised *s,
                            const struct policy *policy)
 {

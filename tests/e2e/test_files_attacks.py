@@ -365,6 +365,18 @@ def test_files_without_a_name_are_not_free(quick, monkeypatch, where, how):
     assert run(*words, "2", timeout=60).out == "wrote\n"
 
 
+def test_what_others_write_is_not_what_the_guest_maps(full, quick):
+    """Removed files in its own memory, which maps shows like any other."""
+    guest = "import mmap, os, time\n" \
+            "for path in ('/tmp/x', '/dev/shm/x'):\n" \
+            " fd = os.open(path, os.O_CREAT | os.O_RDWR); os.ftruncate(fd, 8192); globals()[path] = mmap.mmap(fd, 8192); os.unlink(path)\n" \
+            "shared = mmap.mmap(-1, 8192)\nprint(open('/proc/self/maps').read().count('(deleted)'), flush=True)\ntime.sleep(1.5)\nprint('end')"
+    p = start("--workspace", f"{quick}/tree:rw", "--disk-limit", "4M", "--", "/usr/bin/python3", "-c", guest)
+    assert p.stdout.readline() == b"3\n"
+    (quick / "granted" / "big").write_bytes(b"x" * (20 << 20))
+    assert p.stdout.read() == b"end\n" and p.wait(30) == 0, p.stderr.read()
+
+
 @pytest.mark.parametrize("children", ["sleep", "come and go"])
 def test_what_others_write_is_not_the_guests(quick, children):
     """Many open descriptors, none of them a file without a name, while somebody else fills the disk. What ends is
