@@ -17,8 +17,18 @@
 #include "lang/guard.h"
 #include "lang/source_internal.h"
 
-/* The compiler's own output goes where diagnostics go, its artefact leaves on the pipe. */
-static const char compile_script[] = "output=$1; shift; \"$@\" >&2 || exit; exec cat <\"$output\"";
+/* The compiler's own output goes where diagnostics go, its artefact leaves on the pipe. The words
+ * before -- are programs it takes: that one is missing is for the script alone to say, before
+ * anything has seen the source, so that no source can say it and none is blamed for it. */
+#define COMPILE_MISSING 127
+static const char compile_script[] =
+    "output=$1; shift\n"
+    "while [ \"$1\" != -- ]; do\n"
+    "  command -v \"$1\" >/dev/null || { echo \"$1\"; exit 127; }\n"
+    "  shift\n"
+    "done\n"
+    "shift; \"$@\" >&2 || { s=$?; [ $s != 127 ] || s=1; exit $s; }\n"
+    "exec cat <\"$output\"";
 
 /* ---- the result of a step
  * ----------------------------------------------------------------------*/
@@ -99,11 +109,34 @@ static void source_compile_failed(struct lang_job *job)
     run->on_done(run);
 }
 
+/* The host's fault, or the image's, never the source's. Natively it was looked for before. */
+static void source_missing(struct lang_job *job, const char *name)
+{
+    struct cordon_err err;
+    lang_tool_missing(job->lang, name, "which the guest does not have", &err);
+    err_hint(&err, "put it into the image");
+    source_fail(job, &err);
+}
+
+static const char *source_missing_name(const struct lang_job *job)
+{
+    const struct buf *said = &job->step.supervised.out[0].kept;
+    const char *tool;
+    for (size_t i = 0; (tool = lang_registry_tool(job->lang, i)); i++)
+        if (said->len == strlen(tool) + 1 && memcmp(said->data, tool, strlen(tool)) == 0)
+            return tool;
+    return "sh"; /* which the script itself takes */
+}
+
 static void source_compiled(struct run_job *step)
 {
     struct lang_job *job = step->data;
     struct buf *made = &step->supervised.out[0].kept;
     struct cordon_err err = {0};
+    if (step->result.verdict == VERDICT_NONZERO_EXIT && step->result.exit_code == COMPILE_MISSING) {
+        source_missing(job, source_missing_name(job));
+        return;
+    }
     if (step->result.verdict != VERDICT_OK || step->result.out[0].truncated || made->len == 0 ||
         made->failed) {
         source_compile_failed(job);
@@ -128,6 +161,10 @@ static void source_checked(struct run_job *step)
         job->run->host = step->host;
         if (source_run(job, &err) < 0)
             source_fail(job, &err);
+        return;
+    }
+    if (step->result.exit_code == RESULT_NOT_FOUND && step->result.error[0]) {
+        source_missing(job, job->lang->run[0]);
         return;
     }
     source_adopt(job);
@@ -229,15 +266,21 @@ static int source_compile(struct lang_job *job, struct cordon_err *err)
                               .output = job->output,
                               .memory_bytes = policy_num(job->from, FIELD_COMPILE_MEMORY_LIMIT)};
     char **words = lang_registry_expand(job->lang->compile, &with, &job->arena);
-    size_t n = 0;
+    size_t n = 0, n_tools = 0;
     while (words && words[n])
         n++;
-    char **argv = arena_alloc(&job->arena, (n + 6) * sizeof(*argv));
+    while (lang_registry_tool(job->lang, n_tools))
+        n_tools++;
+    const char *front[] = {"sh", "-c", compile_script, "compile", job->output};
+    char **argv =
+        arena_alloc(&job->arena, (ARRAY_SIZE(front) + n_tools + 1 + n + 1) * sizeof(*argv));
     if (!words || !argv)
         return err_nomem(err, "source");
-    const char *front[] = {"sh", "-c", compile_script, "compile", job->output};
-    memcpy(argv, front, sizeof(front));
-    memcpy(argv + ARRAY_SIZE(front), words, n * sizeof(*words));
+    char **next = mempcpy(argv, front, sizeof(front));
+    for (size_t i = 0; i < n_tools; i++)
+        *next++ = (char *)lang_registry_tool(job->lang, i);
+    *next++ = "--";
+    memcpy(next, words, n * sizeof(*words));
     lang_derive_compile(&job->policy, LANG_ARTIFACT_MAX, &job->step_policy);
     return source_step(job, argv, "compile", source_compiled, err);
 }
@@ -251,7 +294,7 @@ static bool source_is_cacheable(const struct policy *p)
     static const enum field_id grants[] = {FIELD_ALLOW_READ, FIELD_ALLOW_WRITE, FIELD_MOUNTS};
     const struct policy_value *ws = policy_value(p, FIELD_WORKSPACE);
     if (policy_bool(p, FIELD_NO_CACHE) || (ws->set && ws->num != WORKSPACE_NONE) ||
-        policy_num(p, FIELD_BACKEND) != BACKEND_NATIVE || policy_has(p, FIELD_ROOTFS))
+        !source_is_hosts(p))
         return false;
     for (size_t i = 0; i < ARRAY_SIZE(grants); i++)
         if (policy_value(p, grants[i])->n_items > 0)

@@ -10,5 +10,7 @@ int source_load(struct lang_job *job, const char **ret_text, size_t *ret_len,
 /* Which language it is, where the source lies inside, the policy of the last guest and what its
  * imports are checked with (*ret_guard, NULL: nothing). */
 int source_outline(struct lang_job *job, const char *const **ret_guard, struct cordon_err *err);
+/* Do the guest's programs come from this host? Otherwise only a guest can tell which there are. */
+bool source_is_hosts(const struct policy *p);
 
 #endif

@@ -115,17 +115,22 @@ static int source_find(struct lang_job *job, struct cordon_err *err)
     return lang_registry_by_file(&job->registry, name, text, len, &job->lang, err);
 }
 
+bool source_is_hosts(const struct policy *p)
+{
+    return policy_num(p, FIELD_BACKEND) == BACKEND_NATIVE && !policy_has(p, FIELD_ROOTFS) &&
+           !policy_has(p, FIELD_IMAGE);
+}
+
 static int source_policy(struct lang_job *job, const char *const *guard, struct cordon_err *err)
 {
     const struct policy *p = job->from;
     const char *venv = policy_has(p, FIELD_VENV) && str_eq(job->lang->name, "python")
                            ? policy_text(p, FIELD_VENV)
                            : NULL;
-    bool here = policy_num(p, FIELD_BACKEND) == BACKEND_NATIVE && !policy_has(p, FIELD_ROOTFS);
     int r = 0;
     if (venv)
         r = lang_tool_venv(venv, job->source->vars, &job->arena, &job->tools, err);
-    else if (here)
+    else if (source_is_hosts(p))
         r = lang_tool_all(job->lang, job->source->vars, &job->arena, &job->tools, err);
     if (r < 0)
         return -1;

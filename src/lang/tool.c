@@ -156,16 +156,22 @@ static int tool_in_places(const char *name, char *const *vars, struct arena *are
     return r;
 }
 
-static int tool_missing(const struct lang *lang, const char *name, struct cordon_err *err)
+int lang_tool_missing(const struct lang *lang, const char *name, const char *how,
+                      struct cordon_err *err)
 {
-    if (lang->package) {
-        err_set(err, CORDON_ERR_HOST, "source", 0,
-                "language %s needs %s, which is not installed (Debian package %s)", lang->name,
-                name, lang->package);
+    if (lang->package)
+        return err_set(err, CORDON_ERR_HOST, "source", 0,
+                       "language %s needs %s, %s (Debian package %s)", lang->name, name, how,
+                       lang->package);
+    return err_set(err, CORDON_ERR_HOST, "source", 0, "language %s needs %s, %s", lang->name, name,
+                   how);
+}
+
+static int tool_not_installed(const struct lang *lang, const char *name, struct cordon_err *err)
+{
+    lang_tool_missing(lang, name, "which is not installed", err);
+    if (lang->package)
         return err_hint(err, "apt-get install %s", lang->package);
-    }
-    err_set(err, CORDON_ERR_HOST, "source", 0, "language %s needs %s, which is not installed",
-            lang->name, name);
     if (lang->origin)
         err_hint(err, "the language is described at %s:%u", lang->origin->name, lang->origin->line);
     return -1;
@@ -196,7 +202,7 @@ int lang_tool_all(const struct lang *lang, char *const *vars, struct arena *aren
         if (r < 0)
             return err_nomem(err, "source");
         if (r == 0)
-            return tool_missing(lang, name, err);
+            return tool_not_installed(lang, name, err);
         found.n++;
     }
     *ret = found;

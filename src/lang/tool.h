@@ -31,6 +31,11 @@ struct lang_tools {
 int lang_tool_all(const struct lang *lang, char *const *vars, struct arena *arena,
                   struct lang_tools *ret, struct cordon_err *err);
 
+/* Always -1: *err is CORDON_ERR_HOST and says that the language needs `name`, and `how` it lacks.
+ */
+int lang_tool_missing(const struct lang *lang, const char *name, const char *how,
+                      struct cordon_err *err);
+
 /* A virtual environment: its folder and, where that is outside /usr, the interpreter's own. */
 int lang_tool_venv(const char *dir, char *const *vars, struct arena *arena, struct lang_tools *ret,
                    struct cordon_err *err);

@@ -397,3 +397,45 @@ def test_layout_that_lies(busybox, unpacker, shared, env):
 def test_explain_shows_the_image(rootfs, env):
     got = cordon("explain", "--rootfs", rootfs, "--", "id", env=env)
     assert got.returncode == 0 and str(rootfs / "bin") in got.stdout, got
+
+
+# ---- languages in an image ---------------------------------------------------------------------------
+
+C = '#include <stdio.h>\nint main(void) { puts("from the host"); }\n'
+
+
+@pytest.mark.parametrize("option", ["--rootfs", "--image"])
+def test_a_compiler_the_image_lacks_is_nobodys_answer(rootfs, env, shared, option):
+    """A right submission must not become a compile error because of whoever made the image."""
+    (shared / "a.c").write_text(C)
+    (shared / "1.in").write_text("")
+    (shared / "1.out").write_text("from the host\n")
+    assert run(shared / "a.c", env=env).out == "from the host\n"
+    got = run(option, rootfs, shared / "a.c", env=env)
+    assert (got.verdict, got.code) == ("sandbox_error", 69) and "c needs gcc" in got.result["error"], got
+    case = ("--stdin", shared / "1.in", "--expect", shared / "1.out", shared / "a.c")
+    done = cordon("grade", option, rootfs, *case, env=env)
+    assert done.returncode == 69 and "c needs gcc" in done.stderr and "CE" not in done.stdout, done
+    assert cordon("grade", *case, env=env).returncode == 0
+    (rootfs / "bin" / "sh").unlink()
+    assert "c needs sh" in run(option, rootfs, shared / "a.c", env=env).result["error"]
+
+
+def test_an_interpreter_that_should_check_imports_and_is_missing(rootfs, env, shared):
+    (shared / "a.py").write_text("print(1)\n")
+    got = run("--block-import", "os", "--rootfs", rootfs, shared / "a.py", env=env)
+    assert (got.verdict, got.code) == ("sandbox_error", 69) and "python needs python3" in got.result["error"], got
+    assert run("--block-import", "os", shared / "a.py", env=env).out == "1\n"
+
+
+@pytest.mark.parametrize("option", ["--rootfs", "--image"])
+def test_an_images_compiler_stays_with_the_image(rootfs, env, shared, option):
+    """Its programs must not come out of the cache for a run without it, nor the host's for one with it."""
+    (shared / "a.c").write_text(C)
+    gcc = rootfs / "bin" / "gcc"
+    gcc.write_text("#!/bin/sh\nwhile [ $1 != -o ]; do shift; done\n"
+                   "echo '#!/bin/sh' >$2\necho 'echo from the image' >>$2\n")
+    gcc.chmod(0o755)
+    assert run(option, rootfs, shared / "a.c", env=env).out == "from the image\n"
+    assert run(shared / "a.c", env=env).out == "from the host\n"
+    assert run(option, rootfs, shared / "a.c", env=env).out == "from the image\n"

@@ -360,6 +360,15 @@ def test_compile_time_code_changes_no_granted_folder(grant, env, put, shared, fu
     assert sorted(p.name for p in granted.iterdir()) == ["by-the-run", "out"]
 
 
+def test_no_source_can_say_that_its_compiler_is_missing(env, put):
+    config = put("cordon.toml", '[languages.x]\nsuffixes = ["x"]\ncompile = ["sh", "{source}", "{output}"]\nrun = ["{output}"]\n')
+    r = run("--config", config, put("a.x", "echo sh; exit 127"), env=env)
+    assert (r.verdict, r.code, r.result["stage"]) == ("nonzero_exit", 1, "compile"), str(r)
+    r = run("--config", config, put("a.x", "exit 3"), env=env)
+    assert (r.verdict, r.code, r.result["stage"]) == ("nonzero_exit", 3, "compile"), str(r)
+    assert run("--config", config, put("a.x", "cp /bin/true $1"), env=env).verdict == "ok"
+
+
 # ---- the cache --------------------------------------------------------------------------------------
 
 HELLO = '#include <stdio.h>\nint main(){puts("%s");return 0;}\n'
@@ -391,6 +400,17 @@ def test_cache_that_cannot_be_trusted_is_not_used(env, put):
     os.chmod(folder, 0o777)
     assert run(path, env=env).out == "one\n"
     assert run(path, env={**env, "XDG_CACHE_HOME": "/dev/null/x"}).out == "one\n"
+
+
+def test_cache_beside_images_that_others_may_see(env, put):
+    """`cordon image build` may have made the folder around it."""
+    above = pathlib.Path(env["XDG_CACHE_HOME"]) / "cordon"
+    above.mkdir(parents=True)
+    above.chmod(0o755)
+    path = put("a.c", HELLO % "one")
+    assert run(path, env=env).out == "one\n" and len(artifacts(env)) == 1
+    above.chmod(0o775)
+    assert run(put("b.c", HELLO % "two"), env=env).out == "two\n" and len(artifacts(env)) == 1
 
 
 def test_two_runs_at_once(env, put):
