@@ -26,7 +26,9 @@ int err_set(struct cordon_err *err, int code, const char *stage, int sys_errno, 
 
     err->code = code;
     err->sys_errno = sys_errno;
-    err->hint[0] = '\0';
+    /* cron, systemd and shells give little; which descriptor was the last one says nothing */
+    snprintf(err->hint, sizeof(err->hint), "%s",
+             sys_errno == EMFILE ? "raise the limit of descriptors (ulimit -n)" : "");
     snprintf(err->stage, sizeof(err->stage), "%s", stage);
     if (sys_errno && n >= 0 && (size_t)n < sizeof(err->message))
         snprintf(err->message + n, sizeof(err->message) - (size_t)n, ": %s", err_text(sys_errno));

@@ -147,6 +147,8 @@ int main(int argc, char **argv)
     main_stack();
     main_fill_stdio();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow (ulimit -f) is an error like a full disk */
     signal(SIGCHLD, SIG_DFL); /* ignored by the caller it would take our children's ends from us */
     if (argc < 2) {
         fputs("Error: no verb was given\nHint: `cordon --help` lists the verbs\n", stderr);

@@ -76,6 +76,7 @@ static void serve_become_own(void)
     for (int sig = 1; sig < NSIG; sig++)
         signal(sig, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     setsid();

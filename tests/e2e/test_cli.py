@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import subprocess
 import time
 
@@ -18,6 +19,25 @@ def test_output_that_cannot_be_written_is_an_error():
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = subprocess.run(command("--", SH, "-c", "echo x"), stdout=full, stderr=subprocess.PIPE, env=host_env(), check=False)
     assert done.returncode == 70 and done.stderr == b"Error: standard output could not be written: No space left on device\n", done
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["--result", "RESULT"]])
+def test_a_file_that_may_not_grow_is_an_error_too(words, shared):
+    """ulimit -f: the kernel would end us, with a result half written and a status that looks like the guest's."""
+    words = [str(shared / "result") if w == "RESULT" else w for w in words]
+    with open(shared / "out", "wb") as out:
+        done = subprocess.run(command(*words, "--", SH, "-c", "head -c 30000 /dev/zero"), stdout=out, stderr=subprocess.PIPE,
+                              env=host_env(), check=False, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+    assert done.returncode == 70 and b"could not be written: File too large" in done.stderr, done
+    assert os.listdir(shared) == ["out"], "nothing is left behind"
+    r = run("--", SH, "-c", "head -c 30000 /dev/zero >f", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+    assert r.code == 153, "the guest has the signal as ever"
+
+
+def test_too_few_descriptors_are_named():
+    done = subprocess.run(command("--", "/bin/true"), capture_output=True, env=host_env(), check=False,
+                          preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8)))
+    assert done.returncode in (69, 70) and b"Hint: raise the limit of descriptors (ulimit -n)" in done.stderr, done
 
 
 def test_a_guest_nobody_reads_finds_its_pipe_broken():
