@@ -185,11 +185,15 @@ static int explain_answer(struct explain *e, struct cordon_err *err)
         jsonw_str(&j, "answer", word);
         jsonw_str(&j, "rule", why.rule);
         jsonw_str(&j, "origin", why.origin[0] ? why.origin : NULL);
+        if (why.note)
+            jsonw_str(&j, "note", why.note);
         jsonw_close(&j, '}');
     } else {
         buf_printf(&e->out, "%s by %s", word, why.rule);
         if (why.origin[0])
             buf_printf(&e->out, "   %s", why.origin);
+        if (why.note)
+            buf_printf(&e->out, "\n%s", why.note);
     }
     buf_char(&e->out, '\n');
     return 0;

@@ -7,7 +7,12 @@
 
 #define RULES_MAX 4096
 
-static const uint8_t loopback4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127};
+bool netset_is_loopback(const uint8_t addr[static 16])
+{
+    static const uint8_t loopback4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127};
+    static const uint8_t loopback6[16] = {[15] = 1};
+    return memcmp(addr, loopback4, 13) == 0 || memcmp(addr, loopback6, 16) == 0;
+}
 
 /* ---- making -----------------------------------------------------------------------------------
  */
@@ -327,8 +332,7 @@ struct netset_verdict netset_dial(const struct netset *set, const struct netset_
     if (deny)
         return verdict(false, deny);
     if (first->host_loopback) {
-        static const uint8_t loopback6[16] = {[15] = 1};
-        bool own = memcmp(addr, loopback4, 13) == 0 || memcmp(addr, loopback6, 16) == 0;
+        bool own = netset_is_loopback(addr);
         return own ? *first : by_default();
     }
     if (first->names_internal || may_reach(set, NULL, addr))

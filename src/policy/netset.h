@@ -68,4 +68,7 @@ size_t netset_ports(const struct netset *set, enum netrule_proto proto, uint16_t
  * address in its NAT64 form) have none. */
 bool netset_has_route(const struct netset *set, const uint8_t addr[static 16]);
 
+/* 127.0.0.0/8 and ::1, which inside are the guest's own. */
+bool netset_is_loopback(const uint8_t addr[static 16]);
+
 #endif

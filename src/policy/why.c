@@ -254,6 +254,12 @@ static int read_target(const char *text, struct nethost *ret_host, uint16_t *ret
     return 0;
 }
 
+/* A rule may name the host's loopback so, but no guest gets there by that name or address. */
+static bool is_guests_own(const struct nethost *asked)
+{
+    return asked->is_addr ? netset_is_loopback(asked->addr) : str_eq(asked->name, "localhost");
+}
+
 int why_host(const struct policy *policy, const char *host, struct why *ret_why,
              struct cordon_err *err)
 {
@@ -281,5 +287,7 @@ int why_host(const struct policy *policy, const char *host, struct why *ret_why,
     if (!v.allowed && str_eq(v.rule, "default") && none->num == NETWORK_NONE && none->set &&
         none->origin.source != FROM_BUILTIN)
         answer_value(ret_why, false, FIELD_NETWORK, none);
+    if (is_guests_own(&asked))
+        ret_why->note = "inside, this is the guest's own loopback; the host's is " NETSET_HOST_NAME;
     return 0;
 }

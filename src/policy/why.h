@@ -9,6 +9,7 @@ struct why {
     bool allowed;
     char rule[512];   /* "allow_read = /data", "private /tmp", "runtime", "default" */
     char origin[512]; /* "cordon.toml:7", or empty for what holds in any case */
+    const char *note; /* what the answer alone would make people believe wrongly, or NULL */
 };
 
 /* path as the guest sees it; a relative one starts in its working directory. */

@@ -280,6 +280,18 @@ def test_the_hosts_loopback_is_denied_by_any_of_its_names(allowed, denied):
     assert explain(*allowed, "--deny-network", denied, "--host", "localhost:80").stdout.startswith("refused")
 
 
+@pytest.mark.parametrize("host", ["localhost:80", "127.0.0.1:80", "127.1.2.3", "[::1]:80"])
+def test_that_the_guests_loopback_is_its_own_is_said(host):
+    """A rule may name it, and still no guest reaches the host's by that name."""
+    note = "the guest's own loopback; the host's is host.cordon"
+    for rules in ([], ["--allow-network", "localhost"], ["--allow-network", "127.*"]):
+        assert note in explain(*rules, "--host", host).stdout.splitlines()[1]
+        assert note in json.loads(explain(*rules, "--json", "--host", host).stdout)["note"]
+    for other in ("host.cordon:80", "128.0.0.1:80", "example.com"):
+        assert len(explain("--host", other).stdout.splitlines()) == 1
+        assert "note" not in json.loads(explain("--json", "--host", other).stdout)
+
+
 @pytest.mark.parametrize("rule", ["198.18.0.5", "198.19.0.0/16", "192.0.0.1:80", "[fd63:6f72:646f:6e00::2]:80", "udp://192.0.0.2:53"])
 def test_rules_for_addresses_of_our_own(full, rule):
     """They mean something else inside a guest; a range around them, or a denial of them, is no mistake."""
