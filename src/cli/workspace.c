@@ -141,7 +141,8 @@ static void diff_stat(const struct tree_changes *changes, struct buf *out)
         buf_printf(out, " | %s", tree_kind_name(c->kind));
         if (c->added || c->removed)
             buf_printf(out, " +%zu -%zu", c->added, c->removed);
-        buf_str(out, c->is_protected ? " (protected)\n" : "\n");
+        buf_str(out, c->is_protected ? " (protected)" : "");
+        buf_str(out, c->omitted ? " (not in the patch)\n" : "\n");
         added += c->added;
         removed += c->removed;
     }
@@ -149,6 +150,20 @@ static void diff_stat(const struct tree_changes *changes, struct buf *out)
                removed);
     if (changes->truncated)
         buf_str(out, " the list is not complete\n");
+}
+
+/* Whoever reads the patch before an apply is to know that it is not all of it. */
+static void diff_tell_rest(const struct tree_changes *changes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < changes->n; i++)
+        n += changes->list[i].omitted;
+    if (n > 0)
+        fprintf(stderr,
+                "Warning: %zu of %zu changes cannot be shown in a patch; --stat lists all\n", n,
+                changes->n);
+    if (changes->truncated)
+        fprintf(stderr, "Warning: the list of changes is not complete\n");
 }
 
 static const char *workspace_mode(const struct workspace *ws)
@@ -215,6 +230,8 @@ static int workspace_do_diff(struct call *c, struct cordon_err *err)
             buf_add(&out, text.data, text.len);
         if (out.len > 0 && cli_print(&out) != 0)
             r = err_set(err, CORDON_ERR_INTERNAL, "print", 0, "the diff could not be printed");
+        else if (!options_has(&c->options, OPT_JSON) && !options_has(&c->options, OPT_STAT))
+            diff_tell_rest(&changes);
         buf_done(&text);
     }
     tree_changes_done(&changes);
@@ -487,9 +504,8 @@ const struct cli_verb cli_verb_workspace = {
     .details =
         "new --from DIR makes a workspace over DIR and prints its id; run takes the options of\n"
         "`cordon run`; diff is against DIR as it is now, apply writes into DIR, discard forgets\n"
-        "the changes. Without DIR the tree is the task's own: diff is all it holds. An apply with "
-        "paths in conflict, or with protected paths that were not\n"
-        "named, changes nothing: exit 77. Options stand before the sub-command's id; those of\n"
-        "this verb before `run`. gc removes what killed runs left behind.\n",
+        "the changes. Without DIR the tree is the task's own: diff is all it holds. An apply\n"
+        "with paths in conflict, or with protected paths that were not named, changes nothing:\n"
+        "exit 77. Options of this verb stand before `run`. gc removes what killed runs left.\n",
     .run = workspace_run,
 };

@@ -79,7 +79,8 @@ static int apply_decide(const struct workspace *ws, const struct tree_changes *c
             report->n_conflicts);
     if (report->n_refused)
         return err_set(err, CORDON_ERR_REJECTED, "apply", 0,
-                       "%zu protected paths were changed, nothing was applied", report->n_refused);
+                       "%zu protected path%s changed, nothing was applied", report->n_refused,
+                       report->n_refused == 1 ? " was" : "s were");
     if (changes->truncated && !o->force)
         return err_set(err, CORDON_ERR_REJECTED, "apply", 0,
                        "the list of changes is not complete, nothing was applied");

@@ -569,3 +569,18 @@ def test_a_file_under_lease_is_copied_whole(project, shared):
         holder.kill()
         holder.communicate()
     assert r.out == "one\ntwo\n" and r.result["changed_files"] == [], str(r)
+
+
+def test_a_patch_that_is_not_all_of_it_says_so(project, shared):
+    """Whoever reads it before an apply would not know of the rest."""
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "echo ok > fine", shared)
+    assert ws("diff", ident, cwd=shared).stderr == ""
+    ws_run(ident, "mkdir -p .git/hooks; echo x > .git/hooks/pre-push; truncate -s 17M big", shared)
+    done = ws("diff", ident, cwd=shared)
+    assert "fine" in done.stdout and "pre-push" not in done.stdout
+    assert done.stderr == "Warning: 2 of 3 changes cannot be shown in a patch; --stat lists all\n"
+    done = ws("diff", ident, "--stat", cwd=shared)
+    assert ".git/hooks/pre-push | added (protected) (not in the patch)\n" in done.stdout and done.stderr == ""
+    assert " big | added (not in the patch)\n" in done.stdout
+    assert ws("diff", ident, "--json", cwd=shared).stderr == ""
