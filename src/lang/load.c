@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,13 +13,20 @@
 #include "base/err.h"
 #include "base/util.h"
 
+static int load_no_file(const char *path, int error, struct cordon_err *err)
+{
+    err_set(err, CORDON_ERR_USAGE, "source", error, "%.300s", path);
+    bool is_word = error == ENOENT && *path && !strpbrk(path, "/.");
+    return is_word ? err_hint(err, "a command is given after --: -- %.300s", path) : -1;
+}
+
 static int load_open(const char *path, bool *ret_is_pipe, struct cordon_err *err)
 {
     struct stat st;
     /* without waiting for a writer that may never come */
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return err_set(err, CORDON_ERR_USAGE, "source", errno, "%.300s", path);
+        return load_no_file(path, errno, err);
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
         return err_set(err, CORDON_ERR_USAGE, "source", 0, "%.300s is not a regular file", path);
     *ret_is_pipe = S_ISFIFO(st.st_mode);

@@ -371,7 +371,7 @@ static int registry_unknown_file(const struct lang_registry *r, const char *suff
     else
         err_set(err, CORDON_ERR_USAGE, "source", 0,
                 "%.200s: the name does not say which language it is", file);
-    err_hint(err, "say --language NAME; a command is given after --: cordon run -- CMD");
+    err_hint(err, "say --language NAME; a command is given after --");
     policy_err_clean(err);
     return -1;
 }

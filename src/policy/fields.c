@@ -153,13 +153,23 @@ struct fields_near fields_near_start(const char *word)
     return (struct fields_near){.word = word};
 }
 
+/* `--memory` for `--memory-limit`. */
+static bool fields_is_beginning(const char *word, const char *candidate)
+{
+    size_t n = strlen(word);
+    return n > 0 && strncmp(word, candidate, n) == 0 &&
+           (candidate[n] == '-' || candidate[n] == '_');
+}
+
 void fields_near_try(struct fields_near *near, const char *candidate)
 {
     /* Three edits in a word of nine are a near miss, in a word of three they are another word. */
-    unsigned max = (unsigned)(strlen(near->word) / 3);
-    if (max > 3)
-        max = 3;
-    unsigned limit = near->best ? near->distance - 1 : MAX(max, 1u);
+    enum { MOST = 3, BEGINNING = MOST + 1 };
+    unsigned limit = MAX((unsigned)MIN(strlen(near->word) / 3, (size_t)MOST), 1u);
+    if (near->best)
+        limit = MIN(limit, near->distance - 1);
+    else if (fields_is_beginning(near->word, candidate))
+        *near = (struct fields_near){near->word, candidate, BEGINNING};
     unsigned distance = fields_distance(near->word, candidate, limit);
     if (distance > limit || distance == 0)
         return; /* the word itself is no guess */

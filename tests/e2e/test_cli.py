@@ -190,6 +190,18 @@ def test_unknown_option_names_it():
     assert done.returncode == 64 and "--tiem-limit" in done.stderr
 
 
+@pytest.mark.parametrize("word,meant", [("--memory", "--memory-limit"), ("--time", "--time-limit"), ("--timelimit", "--time-limit"),
+                                        ("--allow", "--allow-read")])
+def test_the_beginning_of_an_option_is_a_near_miss(word, meant):
+    assert f"(did you mean '{meant}'?)" in cordon("run", word, "5s", "--", "/bin/true").stderr
+
+
+def test_a_command_without_dashes_is_told_where_it_goes():
+    done = cordon("run", "ls", "-la")
+    assert done.returncode == 64 and "Hint: a command is given after --: -- ls\n" in done.stderr, done
+    assert "Hint" not in cordon("run", "nothing.py").stderr
+
+
 @pytest.mark.parametrize("words", [["--profile", "no-such-profile"], ["--config", "/nonexistent/cordon.toml"]])
 def test_configuration_errors_78(words):
     done = cordon("run", *words, "--", "/bin/true")
