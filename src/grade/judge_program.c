@@ -59,6 +59,7 @@ int judge_program_start(struct judge *judge, struct judge_program *p, const char
     bool binary = false;
     p->ready.loop = judge->loop;
     p->ready.host = judge->host;
+    p->ready.vars = judge->vars;
     p->ready.policy = helper ? helper_base(judge) : judge->policy;
     p->ready.on_done = program_over;
     p->ready.data = p;
@@ -90,6 +91,7 @@ void judge_program_use(const struct judge_program *p, struct run_job *ret)
 {
     *ret = (struct run_job){.loop = p->ready.loop,
                             .host = p->ready.host,
+                            .vars = p->ready.vars,
                             .policy = p->ready.policy,
                             .argv = p->ready.argv,
                             .files = p->ready.files,

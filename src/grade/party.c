@@ -300,6 +300,7 @@ int party_start(struct party *p, enum party_role role, const struct party_place 
     p->run = (struct run_job){
         .loop = place->loop,
         .host = *place->host,
+        .vars = place->vars,
         .policy = policy,
         .argv = is_tests || policy_has(policy, FIELD_VENV) ? party_argv : party_argv_lean,
         .on_done = party_on_done,
