@@ -32,7 +32,11 @@ def allows_imports(config: Optional[str], profile: Optional[str], discover: bool
     """Is there a list of allowed imports in it? A configuration that cannot be read has none: the run says so."""
     environ = environment(discover)
     settings = tuple(sorted(item for item in environ.items() if item[0].startswith(("CORDON_", "XDG_", "HOME"))))
-    question = (config, profile, settings, os.getcwd())
+    try:
+        here = os.getcwd()
+    except OSError:  # gone: there is no project's file
+        here = None
+    question = (config, profile, settings, here)
     if question in _known:
         files, answer = _known[question]
         if files == tuple((path, _look(path)) for path, _ in files):
@@ -44,7 +48,7 @@ def allows_imports(config: Optional[str], profile: Optional[str], discover: bool
                               env=environ, check=False, timeout=30)
         found = json.loads(done.stdout)
         answer = bool(found["settings"].get("allowed_imports", {}).get("items"))
-        names = {found.get("config_file"), found.get("user_file"), config, os.path.abspath("cordon.toml")} - {None, ""}
+        names = {found.get("config_file"), found.get("user_file"), config, here and os.path.join(here, "cordon.toml")} - {None, ""}
     except (OSError, ValueError, KeyError, AttributeError, TypeError, SandboxError, subprocess.TimeoutExpired):
         return False
     if len(_known) >= _MOST:

@@ -28,6 +28,10 @@
         taken_;                                                                                    \
     })
 
+/* A working directory that is gone or out of reach has no files to find and nothing a relative path
+ * could mean: it gets a name that does not exist, and a run that needs neither works. */
+#define UTIL_CWD_GONE "/(working directory is gone)"
+
 static inline void util_close(int *fd)
 {
     if (*fd >= 0)

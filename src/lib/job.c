@@ -150,8 +150,6 @@ int cordon_start(struct cordon *handle, const struct cordon_request *request,
 {
     if (!request->has_command)
         return err_set(err, CORDON_ERR_USAGE, "start", 0, "nothing to run");
-    if (!request->has_cwd)
-        return err_set(err, CORDON_ERR_USAGE, "start", ENOENT, "working directory");
     struct cordon_job *job = calloc(1, sizeof(*job));
     if (!job)
         return err_nomem(err, "start");

@@ -50,7 +50,7 @@ struct cordon_request {
     uint64_t body_len;
     unsigned flags;
     int stdin_fd; /* -1: bytes of the body, or nothing */
-    bool has_cwd, has_command, has_places;
+    bool has_command, has_places;
 };
 
 /* result.c: takes the waiting reply of a job off its socket. -1: *err is what it said, or that

@@ -58,6 +58,13 @@ static int peer_receive_hello(struct peer *p, const char *binary, struct cordon_
     return peer_refused(binary, err);
 }
 
+/* Not the program's, which is there: processes, memory or descriptors are short. */
+static bool peer_is_hosts_fault(int error)
+{
+    return error == EAGAIN || error == ENOMEM || error == EMFILE || error == ENFILE ||
+           error == EINVAL || error == EBADF; /* a number that the limit does not allow */
+}
+
 int peer_start(const char *binary, struct peer **ret_peer, struct cordon_err *err)
 {
     struct peer *p = calloc(1, sizeof(*p));
@@ -82,9 +89,7 @@ int peer_start(const char *binary, struct peer **ret_peer, struct cordon_err *er
     int spawn_errno = errno;
     close(pair[1]);
     if (r < 0)
-        err_set(err,
-                spawn_errno == EAGAIN || spawn_errno == ENOMEM ? CORDON_ERR_INTERNAL
-                                                               : CORDON_ERR_USAGE,
+        err_set(err, peer_is_hosts_fault(spawn_errno) ? CORDON_ERR_INTERNAL : CORDON_ERR_USAGE,
                 "open", spawn_errno, "%s", binary);
     else
         r = peer_receive_hello(p, binary, err);

@@ -119,8 +119,7 @@ struct cordon_request *cordon_request_new(void)
     r->body = BUF_INIT(WIRE_INLINE_MAX);
     r->body_fd = r->stdin_fd = -1;
     _cleanup_free_ char *cwd = getcwd(NULL, 0);
-    /* A folder that is gone is no error yet: cordon_request_set_cwd() may follow. */
-    if (cwd && cwd[0] == '/' && cordon_request_set_cwd(r, cwd, NULL) < 0) {
+    if (cordon_request_set_cwd(r, cwd && cwd[0] == '/' ? cwd : UTIL_CWD_GONE, NULL) < 0) {
         cordon_request_free(r);
         return NULL;
     }
@@ -170,10 +169,7 @@ int cordon_request_set_cwd(struct cordon_request *r, const char *path, struct co
     if (!path || path[0] != '/')
         return err_set(err, CORDON_ERR_USAGE, "request", 0,
                        "working directory: not an absolute path");
-    if (request_string(r, WIRE_TAG_CWD, path, err) < 0)
-        return -1;
-    r->has_cwd = true;
-    return 0;
+    return request_string(r, WIRE_TAG_CWD, path, err);
 }
 
 int cordon_request_set_flags(struct cordon_request *r, unsigned flags, struct cordon_err *err)

@@ -450,15 +450,13 @@ static int resolve(struct resolver *r)
     return check_named_file(r);
 }
 
-/* A working directory that is gone or out of reach has no files to find and nothing a relative path
- * could mean: it gets a name that does not exist, and a run that needs neither works. */
 char *resolve_cwd(void)
 {
     char *cwd = getcwd(NULL, 0);
     if (cwd && cwd[0] == '/')
         return cwd;
     free(cwd);
-    return strdup("/(working directory is gone)");
+    return strdup(UTIL_CWD_GONE);
 }
 
 int policy_resolve(const struct policy_input *input, struct policy **ret_policy,

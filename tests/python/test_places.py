@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cordon import Sandbox
+from cordon import Sandbox, SandboxError
 
 pytestmark = pytest.mark.full_tier("overlays and root file systems need tier full")
 
@@ -95,3 +95,21 @@ def test_a_folder_that_is_not_there_yet(home, monkeypatch):
     with Sandbox(allow_write=[str(home / ".cache")]) as sandbox:
         result = sandbox.run_command(["sh", "-c", WRITE % f"{home}/.cache/cordon/x {home}/.cache/own"])
     assert result.stdout == f"wrote {home}/.cache/own\n", result
+
+
+def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
+    """A daemon's may be removed under it; what names no relative path works as with the command."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    with monkeypatch.context() as here:
+        here.chdir(gone)
+        gone.rmdir()
+        try:
+            with Sandbox(discover=True) as sandbox:
+                assert sandbox.run("print(1)").stdout == "1\n"
+            for grant in ({"workspace": "."}, {"workspace": str(tmp_path), "keep": True}, {"output": "*=out"}):
+                with Sandbox(**grant) as sandbox, pytest.raises(SandboxError, match="working directory is gone.*No such file"):
+                    sandbox.run_command(["true"])
+        finally:
+            os.chdir("/")
+    assert not os.path.exists("/(working directory is gone)")

@@ -165,6 +165,28 @@ def test_run_has_one_stream(sandbox):
     assert list(stream)[-1].result.stdout == "1\n"
 
 
+FEW = """
+import os, resource
+from cordon import Sandbox, SandboxError, library_version
+library_version()
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+os.closerange(3, 1024)
+for most in range(4, 12):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        Sandbox().run_command(["true"])
+    except SandboxError as e:
+        print(e.code)
+"""
+
+
+def test_no_descriptors_for_a_supervisor():
+    """Not a wrong call (64): the program is there."""
+    environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(cordon.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-B", "-c", FEW], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout and set(done.stdout.split()) <= {"69", "70"}, done
+
+
 def test_no_descriptors_left():
     """Ours or the engine's, it is a SandboxError, and nothing stays behind."""
     import resource
