@@ -20,6 +20,26 @@ static size_t jsonw_steers(const char *s, const char *end, uint32_t *ret_code)
     return n > 0 && !utf8_is_harmless(*ret_code) ? n : 0;
 }
 
+/* By hand: a guest's output may be millions of these, and everybody waits for the one who formats
+ * them. */
+static void jsonw_unicode(struct buf *out, uint32_t code)
+{
+    static const char hex[] = "0123456789abcdef";
+    char text[6] = {'\\', 'u'};
+    for (size_t i = 0; i < 4; i++)
+        text[2 + i] = hex[code >> (12 - 4 * i) & 15];
+    buf_add(out, text, sizeof(text));
+}
+
+static void jsonw_control(struct buf *out, unsigned char c)
+{
+    char text[2] = {'\\', c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : (char)c};
+    if (c >= 0x20 ? c == 0x7f : text[1] == (char)c)
+        jsonw_unicode(out, c);
+    else
+        buf_add(out, text, sizeof(text));
+}
+
 static void jsonw_escaped(struct buf *out, const char *data, size_t len)
 {
     size_t start = 0;
@@ -30,7 +50,7 @@ static void jsonw_escaped(struct buf *out, const char *data, size_t len)
         size_t n = jsonw_steers(data + i, data + len, &code);
         if (n > 0) {
             buf_add(out, data + start, i - start);
-            buf_printf(out, "\\u%04x", code);
+            jsonw_unicode(out, code);
             i += n - 1;
             start = i + 1;
             continue;
@@ -39,16 +59,7 @@ static void jsonw_escaped(struct buf *out, const char *data, size_t len)
             continue;
         buf_add(out, data + start, i - start);
         start = i + 1;
-        if (c == '"' || c == '\\')
-            buf_printf(out, "\\%c", c);
-        else if (c == '\n')
-            buf_str(out, "\\n");
-        else if (c == '\t')
-            buf_str(out, "\\t");
-        else if (c == '\r')
-            buf_str(out, "\\r");
-        else
-            buf_printf(out, "\\u%04x", c);
+        jsonw_control(out, c);
     }
     buf_add(out, data + start, len - start);
     buf_char(out, '"');

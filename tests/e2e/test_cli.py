@@ -482,6 +482,17 @@ def test_bytes_that_are_not_utf8(data, shared):
     assert run("--allow-read", shared, "--", "/bin/cat", shared / "data", as_json=False).raw == data
 
 
+def test_output_of_controls_costs_no_more_than_text():
+    """Each is six letters in the result; whoever waits for other guests waits for the one who writes them."""
+    def seconds(*words):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        done = subprocess.run(command("--json", "--", *words), stdout=subprocess.DEVNULL, env=host_env(), check=False)
+        assert done.returncode == 0
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    text = seconds(SH, "-c", "yes | head -c 12000000")
+    assert seconds(SH, "-c", "head -c 12000000 /dev/zero") < 5 * max(text, 0.2)
+
+
 @pytest.mark.parametrize("text", ["naïve ✓ 🚀\n", "\u0000\u0001\u001b[31m\"\\\r\n", "\u2028\u2029", ""])
 def test_utf8_is_kept(text, shared):
     (shared / "data").write_text(text, newline="")
