@@ -193,7 +193,7 @@ static int explain_answer(struct explain *e, struct cordon_err *err)
         if (why.origin[0])
             buf_printf(&e->out, "   %s", why.origin);
         if (why.note)
-            buf_printf(&e->out, "\n%s", why.note);
+            fprintf(stderr, "Note: %s\n", why.note);
     }
     buf_char(&e->out, '\n');
     return 0;
