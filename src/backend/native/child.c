@@ -303,11 +303,11 @@ void native_child_note_end(struct native_child *c)
         s->rejected = 1; /* said before the guest's code began; the guest has no such socket */
     atomic_store(&s->all_dead, 1);
     /* The end of this process would say the same, when the kernel has taken its memory and its
-     * namespaces apart; nobody has to wait for that. A supervisor that has one guest is told by the
-     * closing that follows: the kernel takes a word for a sign that who wrote it is about to sleep,
-     * and wakes the reader on the same core, behind all of our end. Where there are more guests
-     * another one's pid 1 may hold a copy for a moment. */
-    if (!c->tells_begun)
+     * namespaces apart; nobody has to wait for that. A supervisor that has no other guest is told
+     * by the closing that follows: the kernel takes a word for a sign that who wrote it is about to
+     * sleep, and wakes the reader on the same core, behind all of our end. Another guest's pid 1
+     * may hold a copy of the pipe for a moment. */
+    if (!atomic_load(&s->is_alone))
         (void)!write(c->done_fd, &ended, 1);
 }
 

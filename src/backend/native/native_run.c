@@ -50,6 +50,7 @@ static bool native_begun(struct guest *g)
     char word;
     if (n->status->all_dead || read(g->event_fd, &word, 1) != 1 || word != NATIVE_WORD_BEGUN)
         return false;
+    atomic_store(&n->status->is_alone, g->is_last);
     native_sweep(g->plan);
     if (n->cgroup && !g->plan->is_handle) /* which has other guests, and so many descriptors */
         cgroup_keep_files(n->cgroup);
