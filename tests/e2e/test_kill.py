@@ -223,8 +223,12 @@ def _sweep(place, gone):
     work = place / ".sandbox"
     assert [n for n in (os.listdir(work) if work.exists() else []) if n != ".meta"] == []
     assert not (work / ".meta").exists() or os.listdir(work / ".meta") == []
-    left = [str(p) for top in (place / "tree", place / "out") for p in top.rglob("*") if ".cordon" in p.name]
-    assert left == [], left
+    def left():
+        return [str(p) for top in (place / "tree", place / "out") for p in top.rglob("*") if ".cordon" in p.name]
+    if left():  # killed between the two names of a file: the next run that writes there takes it away
+        done = cordon("run", "--workspace", f"{place}/tree:overlay", "--output", f"*.csv={place}/out", "--", "/bin/sh", "-c", "echo > y.csv", cwd=place)
+        assert done.returncode == 0, done.stderr
+    assert left() == [], left()
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ struct native_status {
     uint64_t guest_user_ns, guest_sys_ns, guest_rss_bytes; /* valid with all_dead */
     _Atomic uint32_t limited;                              /* the v1 groups hold their limits */
     _Atomic uint32_t is_alone; /* the supervisor has, and starts, no other guest */
-    _Atomic uint32_t failing; /* somebody is about to tell why the wall could not be built */
+    _Atomic uint32_t failing;  /* somebody is about to tell why the wall could not be built */
     _Atomic uint32_t
         all_dead; /* every process of the guest was reaped; only pid 1 itself is left */
     uint32_t
