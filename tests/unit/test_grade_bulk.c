@@ -120,6 +120,19 @@ static void read_items(struct bulk *b, const char *text, size_t len, char *ret)
     b->line = NULL;
 }
 
+/* What becomes of each line, a letter for each, and how many lines there were. */
+static void check_samples(const char *text, size_t len, const char *expected, size_t lines)
+{
+    struct bulk b = {.format = BULK_HUMANEVAL};
+    struct cordon_err err = {0};
+    char seen[32];
+    assert_int_equal(read_problems(&b, HUMANEVAL, strlen(HUMANEVAL), &err), 0);
+    read_items(&b, text, len, seen);
+    assert_string_equal(seen, expected);
+    assert_int_equal(b.line_number, lines);
+    arena_done(&b.arena);
+}
+
 static void test_samples(void **state)
 {
     static const char text[] = "{\"task_id\":\"H/0\",\"completion\":\"    return 1\\n\"}\n"
@@ -134,15 +147,8 @@ static void test_samples(void **state)
                                "\xff\xfe\n"
                                "{\"task_id\":\"H/0\",\"completion\":\"\"} trailing\n"
                                "{\"task_id\":\"H/0\",\"completion\":\"last\"}";
-    struct bulk b = {.format = BULK_HUMANEVAL};
-    struct cordon_err err = {0};
-    char seen[32];
     (void)state;
-    assert_int_equal(read_problems(&b, HUMANEVAL, strlen(HUMANEVAL), &err), 0);
-    read_items(&b, text, sizeof(text) - 1, seen);
-    assert_string_equal(seen, ".bbubbbbbb.");
-    assert_int_equal(b.line_number, 12);
-    arena_done(&b.arena);
+    check_samples(text, sizeof(text) - 1, ".bbubbbbbb.", 12);
 }
 
 /* What a model can write does not make its line one of those that do not count. */
@@ -161,14 +167,8 @@ static void test_samples_that_are_no_program(void **state)
         "{\"task_id\":\"H/0\",\"completion\":\"\\ud800\n"
         "{\"task_id\":\"H/0\",\"completion\":\"x\",\"y\":\"\\ud800\"}\n"
         "{\"task_id\":\"H/0\",\"x\":{\"completion\":\"\\ud800\"}}\n";
-    struct bulk b = {.format = BULK_HUMANEVAL};
-    struct cordon_err err = {0};
-    char seen[32];
     (void)state;
-    assert_int_equal(read_problems(&b, HUMANEVAL, strlen(HUMANEVAL), &err), 0);
-    read_items(&b, text, sizeof(text) - 1, seen);
-    assert_string_equal(seen, "uuuubbbbbbb");
-    arena_done(&b.arena);
+    check_samples(text, sizeof(text) - 1, "uuuubbbbbbb", 11);
 }
 
 static void test_tasks(void **state)
