@@ -1,6 +1,6 @@
-/* Cordon's own state of this caller: notes on writable folders, caches. A guest that could write to
- * the notes could hide what it left behind, one that could write to the caches could change what
- * the next run executes. */
+/* Cordon's own state of this caller: notes on writable folders, caches, roots that lie ready. A
+ * guest that could write to the notes could hide what it left behind, one that could write to the
+ * rest could change what the next run executes, or where its walls stand. */
 #include "plan/plan_internal.h"
 
 #include <limits.h>
@@ -21,6 +21,8 @@ extern char **environ;
 static size_t state_dirs(char ret_dirs[static REACH_DIRS + 1][PATH_MAX])
 {
     size_t n = reach_dirs(environ, ret_dirs);
+    /* root's: not only the notes */
+    snprintf(ret_dirs[0], PATH_MAX, REACH_ROOT_DIR);
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (cache && cache[0] == '/')
         n += snprintf(ret_dirs[n], PATH_MAX, "%s/cordon", cache) < PATH_MAX;

@@ -18,7 +18,7 @@
 size_t reach_dirs(char *const *environ, char ret_dirs[static REACH_DIRS][PATH_MAX])
 {
     size_t n = 0;
-    snprintf(ret_dirs[n++], PATH_MAX, "/var/lib/cordon/writable");
+    snprintf(ret_dirs[n++], PATH_MAX, REACH_ROOT_DIR "/writable");
     const char *state = value_env(environ, "XDG_STATE_HOME", strlen("XDG_STATE_HOME"));
     const char *home = value_env(environ, "HOME", strlen("HOME"));
     if (state && state[0] == '/')

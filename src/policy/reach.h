@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #define REACH_DIRS 3
+#define REACH_ROOT_DIR "/var/lib/cordon" /* what is root's and of use to every run */
 #define REACH_WINDOWS 64
 #define REACH_NAME 40
 

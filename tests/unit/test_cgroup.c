@@ -565,7 +565,7 @@ static void leftovers_are_removed(void **state)
     siginfo_t info; /* the owner is a zombie: gone, as far as its guest is concerned */
     assert_int_equal(waitid(P_PID, (id_t)other, &info, WEXITED | WNOWAIT), 0);
     assert_true(count_groups(other) > 0);
-    assert_true(cgroup_gc(&place) >= 1);
+    assert_true(cgroup_gc(&place, 0) >= 1);
     assert_int_equal(count_groups(other), 0);
     status_of(other);
     assert_int_equal(status_of(left) & 0x7f, SIGKILL);

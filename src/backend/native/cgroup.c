@@ -120,7 +120,7 @@ static int open_dirs(struct cgroup *cg, struct cordon_err *err)
         struct cgroup_dir *dir = &cg->dir[slot];
         if (!dir->path[0] || dir->fd >= 0)
             continue;
-        dir->fd = sys_open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+        dir->fd = sys_open(dir->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (dir->fd < 0)
             return cgroup_err(err, errno, dir->path, NULL);
     }

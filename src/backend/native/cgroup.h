@@ -116,9 +116,10 @@ void cgroup_destroy(struct cgroup *cg);
  */
 const char *cgroup_describe(const struct cgroup *cg);
 /* Removes groups of Cordon processes that no longer exist (what still runs in them is killed
- * first); returns how many. Costs a directory listing and one read per other living Cordon: call it
- * off the critical path. */
-int cgroup_gc(const struct host_cgroups *where);
+ * first); returns how many. known: so many folders there are the caller's, at this moment; with no
+ * more than those nothing is looked at. Else it costs a directory listing and one read per other
+ * living Cordon: call it off the critical path. */
+int cgroup_gc(const struct host_cgroups *where, nlink_t known);
 /* The same for every group of the trees that can be seen from here, wherever the Cordon was started
  * that left it. Walks thousands of folders on a large host. */
 int cgroup_gc_everywhere(const struct host_cgroups *where);

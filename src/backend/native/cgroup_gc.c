@@ -247,7 +247,7 @@ static bool remove_stale(const struct host_cgroups *where, const char *name, boo
     return gone;
 }
 
-int cgroup_gc(const struct host_cgroups *where)
+int cgroup_gc(const struct host_cgroups *where, nlink_t known)
 {
     struct cgroup_owner self, owner;
     const char *anchor = "";
@@ -256,6 +256,11 @@ int cgroup_gc(const struct host_cgroups *where)
     if (!anchor[0] || cgroup_owner_self(&self) < 0)
         return 0;
 
+    /* Folders count the ones in them: where there is no more than our own there is nothing to list.
+     */
+    struct stat st;
+    if (known > 0 && stat(anchor, &st) == 0 && st.st_nlink == 2 + known)
+        return 0;
     DIR *list = opendir(anchor);
     if (!list)
         return 0;

@@ -435,7 +435,8 @@ static _Noreturn void child_main_beside(struct native_child *c)
     static struct native_guest guest;
     guest = (struct native_guest){.child = c, .fence_fd = -1, .looks = true};
     child_touch_stack();
-    native_guest_begin(&guest); /* first: what it makes takes longest */
+    native_drop_bounding_set(c); /* 41 calls, once for both processes */
+    native_guest_begin(&guest);  /* first: what it makes takes longest */
     child_take_names(c);
     child_become_guest(c);
     native_guest_step(&guest, NATIVE_IDS_MAPPED);
@@ -449,7 +450,7 @@ static _Noreturn void child_main_beside(struct native_child *c)
             native_netns_join(c, guest.pid);
         native_guest_clocks(&guest);
         native_guest_score(&guest);
-        native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
+        native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
         /* it is for the memory that both share: what there is to do in their /proc is done */
         child_hide(c);
         native_child_note_usage(c);
@@ -457,7 +458,6 @@ static _Noreturn void child_main_beside(struct native_child *c)
         native_guest_step(&guest, NATIVE_ROOT_ENTERED);
         native_root_forget(c);
         native_guest_step(&guest, NATIVE_HOST_GONE);
-        native_drop_bounding_set(c); /* 41 calls, for which nobody waits now */
         native_drop_last_capability(c);
         native_guest_wait_exec(&guest);
     }

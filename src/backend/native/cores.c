@@ -19,6 +19,33 @@ static long cores_set(pid_t pid, const cpu_set_t *set)
     return raw_call(SYS_sched_setaffinity, pid, sizeof(*set), set);
 }
 
+void native_cores_note(struct native_child *c)
+{
+    c->n_cores = 0;
+    if (!c->tells_begun || c->plan->is_handle)
+        return;
+    CPU_ZERO(&c->cores); /* the kernel fills in as many bytes as it has processors for */
+    if (raw_call(SYS_sched_getaffinity, 0, sizeof(c->cores), &c->cores) > 0)
+        c->n_cores = (unsigned)CPU_COUNT(&c->cores);
+}
+
+void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid)
+{
+    unsigned here;
+    if (pid < 0 || n_cores < 2 || raw_call(SYS_getcpu, &here, NULL, NULL) < 0 || here >= CPU_SETSIZE)
+        return;
+    cpu_set_t others = *cores;
+    CPU_CLR(here, &others);
+    if (CPU_COUNT(&others) > 0)
+        cores_set(pid, &others);
+}
+
+void native_cores_begin(struct native_child *c, pid_t pid)
+{
+    if (c->plan->cgroups.kind == HOST_CGROUP_V1)
+        native_cores_leave(&c->cores, c->n_cores, pid);
+}
+
 /* The kernel likes to put a new process behind its parent when the other cores happen to do a
  * moment's work of its own, the end of an earlier guest's namespaces above all. pid 1 and the
  * process that becomes the guest have the same amount to do: it gets any core but ours. What it
@@ -27,8 +54,11 @@ void native_cores_spread(struct native_guest *g)
 {
     unsigned here;
     CPU_ZERO(&g->cores); /* the kernel fills in as many bytes as it has processors for */
-    if (raw_call(SYS_sched_getaffinity, 0, sizeof(g->cores), &g->cores) < 0 ||
-        raw_call(SYS_getcpu, &here, NULL, NULL) < 0 || here >= CPU_SETSIZE)
+    if (g->child->n_cores)
+        g->cores = g->child->cores;
+    else if (raw_call(SYS_sched_getaffinity, 0, sizeof(g->cores), &g->cores) < 0)
+        return;
+    if (raw_call(SYS_getcpu, &here, NULL, NULL) < 0 || here >= CPU_SETSIZE)
         return;
     cpu_set_t others = g->cores;
     CPU_CLR(here, &others);

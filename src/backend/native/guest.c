@@ -430,7 +430,6 @@ static int guest_main_beside(void *arg)
     guest_tell(&g->done, NATIVE_SPACES_MADE);
 
     native_child_plain_manners(c);
-    native_drop_bounding_set(c);
     /* before the session: on a busy core the kernel takes a new one for a newcomer that has to wait
      * its turn, and there may be another core */
     native_cores_gather(g);

@@ -193,13 +193,13 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
     for (size_t i = 0; i < c->n_entries; i++)
         close(c->entries[i]);
 
-    const char word = NATIVE_WORD_BEGUN;
-    if (c->tells_begun) {
-        (void)!write(c->done_fd, &word, 1);
+    if (c->tells_begun)
         native_guest_forget();
-    }
     int mounts_fd = c->leaves_mounts ? open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC) : -1;
     int listener = atomic_load(&status->listener_fd);
+    const char word = NATIVE_WORD_BEGUN;
+    if (c->tells_begun)
+        (void)!write(c->done_fd, &word, 1);
     struct pollfd fds[3] = {
         {.fd = sigfd, .events = POLLIN},
         {.fd = c->go_fd, .events = POLLIN},

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@
 #include "base/sys.h"
 #include "base/util.h"
 #include "net/netclient.h"
+
+#define START_WAIT_MS 3
 
 /* Everything made on the way to a start; what was not handed over is undone in one place. */
 struct native_start {
@@ -163,6 +166,9 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
         s->mount_fds[i] = -1;
     for (size_t i = 0; i < p->n_files; i++)
         s->file_fds[i] = -1;
+    s->child.tells_begun = p->tier == TIER_FULL && !p->oci && !p->enter;
+    native_cores_note(&s->child);
+    native_ready_find(&s->child);
     if (start_status(s, err) < 0)
         return -1;
     s->n->status->listener_fd = -1;
@@ -191,7 +197,6 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     s->child.done_fd = s->done[1];
     s->child.go_fd = s->go[0];
     s->child.leaves_mounts = start_leaves_mounts(p);
-    s->child.tells_begun = p->tier == TIER_FULL && !p->oci && !p->enter;
     s->child.mount_fds = s->mount_fds;
     s->child.file_fds = s->file_fds;
     native_argv_area(&s->child.argv_area, &s->child.argv_area_len);
@@ -259,9 +264,6 @@ static int start_groups(struct native_start *s, struct cordon_err *err)
     if (is_new && asks && cgroup_limit_v1(cg, &p->cgroups, &p->limits, err) < 0)
         return -1;
     native_guest_limited(s->n->status);
-    /* the guest's process may wait for this core; what we have left to do has time */
-    if (asks)
-        sched_yield();
     return 0;
 }
 
@@ -313,6 +315,8 @@ static pid_t start_first(struct native_start *s, int *ret_pidfd, bool *ret_host_
     s->child.has_netns = native_again_netns_begin(plan, &s->n->net_slot);
     pid_t pid = start_clone(s, flags, ret_pidfd);
     int e = errno;
+    if (pid > 0)
+        native_cores_begin(&s->child, pid);
     if (pid != 0 && s->child.has_netns)
         native_again_netns_end();
     if (pid < 0) {
@@ -348,6 +352,17 @@ static int start_serve(struct native_start *s, pid_t pid, bool *ret_host_refused
     return r < 0 ? -1 : start_groups(s, err);
 }
 
+/* Both processes inside have more to do than there are cores for, and what we have left has time
+ * until the guest runs, or has ended. A busy host may take longer: then we go on beside them. */
+static void start_wait(struct native_start *s)
+{
+    struct pollfd begun = {.fd = s->done[0], .events = POLLIN};
+    if (!s->child.tells_begun || s->child.plan->is_handle)
+        return;
+    util_close(&s->done[1]); /* its end closes with pid 1 */
+    poll(&begun, 1, START_WAIT_MS);
+}
+
 int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                  struct cordon_err *err)
 {
@@ -365,12 +380,16 @@ int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_hos
         return -1;
     if (start_serve(&s, pid, ret_host_refused, err) < 0)
         return start_abort(pid, pidfd);
+    start_wait(&s);
 
     if (!s.child.tells_begun)
-        native_sweep(plan);
+        native_sweep(plan, false);
     native_broker_started(s.net);
     s.n->go_fd = TAKE_FD(s.go[1]);
     s.n->pidfd = pidfd;
+    s.n->could_be_ready = s.child.ready_path[0] && !s.child.ready_ino;
+    s.n->cores = s.child.cores;
+    s.n->n_cores = s.child.n_cores;
     *ret_guest = (struct guest){
         .backend = &backend_native,
         .plan = plan,

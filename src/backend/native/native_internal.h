@@ -106,6 +106,14 @@ struct native_child {
     bool has_netns;              /* it was born in its network namespace */
     bool is_inside;              /* the host's root is out of reach */
     bool leaves_mounts;          /* nobody waits for the end of the guest's mounts */
+    /* root_ready.c: where the guest's root lies ready, or could ("": not for this plan), and which
+     * folder that is; 0: none yet */
+    char ready_path[48];
+    dev_t ready_dev;
+    ino_t ready_ino;
+    bool is_ready; /* it is the root */
+    cpu_set_t cores;
+    unsigned n_cores;
     bool tells_begun;            /* the supervisor has work that waits until the guest runs */
 };
 
@@ -123,6 +131,9 @@ struct native {
     uint64_t kernel_user_ns, kernel_sys_ns;
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
     bool has_groups;         /* v1 groups of an earlier guest */
+    bool could_be_ready; /* its root could lie ready, and does not */
+    cpu_set_t cores;
+    unsigned n_cores;
     unsigned net_slot;       /* of the network namespace that is used again, 0: its own */
 };
 
@@ -148,7 +159,7 @@ int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_hos
                  struct cordon_err *err);
 void native_free(struct native *n);
 /* native_run.c: groups of a Cordon that was killed go, once */
-void native_sweep(const struct plan *plan);
+void native_sweep(const struct plan *plan, bool has_groups);
 
 /* child.c, runs as the guest's pid 1; never returns */
 _Noreturn void native_child_main(struct native_child *c);
@@ -227,6 +238,13 @@ void native_root_complete(struct native_child *c);
 #define NATIVE_BESIDE "/tmp"
 void native_root_beside(struct native_child *c);
 void native_root_copy(struct native_child *c);
+/* root_ready.c: the root of guests of root that have nothing of the caller's in it. The key tells
+ * roots apart; false: it is made for the guest alone. find and make run in the supervisor, open in
+ * pid 1: a detached mount, or -1. */
+bool native_ready_key(const struct plan *p, uint64_t *ret_key);
+void native_ready_find(struct native_child *c);
+void native_ready_make(const struct plan *p);
+int native_ready_open(struct native_child *c);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);
 /* shared by both ways of building */
@@ -300,6 +318,9 @@ void native_guest_limited(struct native_status *status);
 int native_fence_apparmor(const char *name);
 /* cores.c: the process that becomes the guest leaves pid 1's core to it, until it takes back all,
  * or as many as the plan says */
+void native_cores_note(struct native_child *c);
+void native_cores_begin(struct native_child *c, pid_t pid);
+void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid);
 void native_cores_spread(struct native_guest *g);
 void native_cores_gather(struct native_guest *g);
 /* Binds the calling process to as many cores as the plan says. Bare calls. */

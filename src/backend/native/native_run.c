@@ -34,11 +34,11 @@ static void native_kill(struct guest *g)
         cgroup_kill(n->cgroup);
 }
 
-void native_sweep(const struct plan *plan)
+void native_sweep(const struct plan *plan, bool has_groups)
 {
     static bool swept;
     if (!swept)
-        cgroup_gc(&plan->cgroups);
+        cgroup_gc(&plan->cgroups, has_groups);
     swept = true;
 }
 
@@ -51,9 +51,13 @@ static bool native_begun(struct guest *g)
     if (n->status->all_dead || read(g->event_fd, &word, 1) != 1 || word != NATIVE_WORD_BEGUN)
         return false;
     atomic_store(&n->status->is_alone, g->is_last);
-    native_sweep(g->plan);
+    native_sweep(g->plan, n->cgroup != NULL);
     if (n->cgroup && !g->plan->is_handle) /* which has other guests, and so many descriptors */
         cgroup_keep_files(n->cgroup);
+    if (n->could_be_ready && g->is_last)
+        native_ready_make(g->plan);
+    if (g->is_last)
+        native_cores_leave(&n->cores, n->n_cores, g->pid);
     return true;
 }
 
@@ -318,7 +322,7 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
     util_close(&g->event_fd);
-    native_sweep(g->plan); /* of a guest that was gone before there was time for it */
+    native_sweep(g->plan, false); /* of a guest that was gone before there was time for it */
     if (early && finish_may_wait(g)) {
         unsettled = n;
         unsettled_pid = g->pid;

@@ -175,7 +175,8 @@ static void root_bind_runtime(struct root *r, const struct plan_op *op)
 {
     struct sys_mount_attr attr;
     root_bind_attr(op, &attr);
-    native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
+    if (!r->is_copy)
+        native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
     if (mount(op->src, op->dst, NULL, MS_BIND | MS_REC, NULL) < 0) {
         if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
             return;
@@ -319,6 +320,8 @@ void native_root_overlay(struct native_child *c, int rootfd, const struct plan_o
 void root_do(struct root *r, size_t i)
 {
     const struct plan_op *op = &r->c->plan->ops[i];
+    if (r->c->is_ready && op->kind <= PLAN_OP_FILE)
+        return; /* folders, links and files are there */
     switch (op->kind) {
     case PLAN_OP_DIR:
         if (mkdirat(r->fd, op->dst, op->mode) < 0 && errno != EEXIST)
@@ -379,7 +382,10 @@ int root_make(struct native_child *c, const char *at, void (*act)(struct root *r
     struct root r = {.c = c, .covers = {-1, -1}};
     mode_t mask = umask(0); /* the plan's modes are meant */
     root_make_private(c);
-    r.fd = native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
+    r.fd = native_ready_open(c);
+    c->is_ready = r.is_copy = r.fd >= 0;
+    if (!c->is_ready)
+        r.fd = native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);
     /* the working directory is the new root from here on: relative names are places in it */
     if (r.fd < 0 || root_attach(r.fd, AT_FDCWD, at) < 0 || fchdir(r.fd) < 0)
         native_child_fail(c, "root", errno, "tmpfs");
@@ -404,10 +410,11 @@ static void root_turn(struct native_child *c)
 }
 
 /* The working directory is the new root. The superblock is made read-only, not only the mount: the
- * masks are clones of it. */
+ * masks are clones of it. One that lay ready is the host's, and its mount was read-only before any
+ * mask was cloned from it. */
 void native_root_swap(struct native_child *c)
 {
-    if (mount(NULL, ".", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+    if (!c->is_ready && mount(NULL, ".", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         native_child_fail(c, "root", errno, "read-only");
     root_turn(c);
 }
