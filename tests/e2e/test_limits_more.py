@@ -322,11 +322,15 @@ def test_first_cause_wins():
 
 # ---- CPU percent ---------------------------------------------------------------------------------------
 
-def test_cores_of_a_guest_are_the_callers(full):
-    """On the way to its start a guest's process leaves one core to ours; it begins with all of them."""
+@pytest.mark.parametrize("way", ["beside pid 1", "after it, with a profile", "after it, with a network"])
+def test_cores_of_a_guest_are_the_callers(full, tmp_path, way):
+    """On the way to its start a guest's process leaves one core to ours, and pid 1 one to the command; it begins with all."""
     mine = ",".join(str(c) for c in sorted(os.sched_getaffinity(0)))
-    for _ in range(20):
-        r = run("--cpu-limit", "0", "--", "/usr/bin/python3", "-c",
+    (tmp_path / "profile.json").write_text('{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": []}')
+    options = {"after it, with a profile": ["--seccomp", tmp_path / "profile.json"],
+               "after it, with a network": ["--allow-network", "example.com"]}.get(way, [])
+    for _ in range(20 if not options else 8):
+        r = run("--cpu-limit", "0", *options, "--", "/usr/bin/python3", "-c",
                 "import os; print(','.join(str(c) for c in sorted(os.sched_getaffinity(0))))")
         assert r.out == mine + "\n", str(r)
 

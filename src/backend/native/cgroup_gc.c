@@ -259,7 +259,7 @@ int cgroup_gc(const struct host_cgroups *where, nlink_t known)
     /* Folders count the ones in them: where there is no more than our own there is nothing to list.
      */
     struct stat st;
-    if (known > 0 && stat(anchor, &st) == 0 && st.st_nlink == 2 + known)
+    if (stat(anchor, &st) == 0 && st.st_nlink == 2 + known)
         return 0;
     DIR *list = opendir(anchor);
     if (!list)

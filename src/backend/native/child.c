@@ -502,12 +502,16 @@ static _Noreturn void child_main_after(struct native_child *c)
     native_init_run(c, guest.pid, &guest);
 }
 
+bool native_child_is_beside(const struct plan *p)
+{
+    /* a guest with a way out needs a helper of its own for it (netns_gate.c) */
+    return p->time_at_exec && !p->own_profile && !p->net && !p->enter && native_root_has_new_api(p);
+}
+
 _Noreturn void native_child_main(struct native_child *c)
 {
     native_child_begin(c);
-    /* a guest with a way out needs a helper of its own for it (netns_gate.c) */
-    if (c->plan->time_at_exec && !c->plan->own_profile && !c->plan->net && !c->plan->enter &&
-        native_root_has_new_api(c->plan))
+    if (native_child_is_beside(c->plan))
         child_main_beside(c);
     child_take_names(c);
     child_main_after(c);

@@ -111,9 +111,9 @@ struct native_child {
     char ready_path[48];
     dev_t ready_dev;
     ino_t ready_ino;
-    bool is_ready; /* it is the root */
-    cpu_set_t cores;
-    unsigned n_cores;
+    bool is_ready;    /* it is the root */
+    cpu_set_t cores;  /* of the supervisor of a single run */
+    unsigned n_cores; /* so many; 0: nobody is placed */
     bool tells_begun;            /* the supervisor has work that waits until the guest runs */
 };
 
@@ -132,7 +132,7 @@ struct native {
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
     bool has_groups;         /* v1 groups of an earlier guest */
     bool could_be_ready; /* its root could lie ready, and does not */
-    cpu_set_t cores;
+    cpu_set_t cores; /* as of native_child */
     unsigned n_cores;
     unsigned net_slot;       /* of the network namespace that is used again, 0: its own */
 };
@@ -163,6 +163,8 @@ void native_sweep(const struct plan *plan, bool has_groups);
 
 /* child.c, runs as the guest's pid 1; never returns */
 _Noreturn void native_child_main(struct native_child *c);
+/* Does the process that becomes the guest work beside pid 1? Asked in the supervisor, too. */
+bool native_child_is_beside(const struct plan *p);
 /* Records the failure on the status page and ends the child. */
 _Noreturn void native_child_fail(struct native_child *c, const char *stage, int err,
                                  const char *what);
@@ -318,8 +320,10 @@ void native_guest_limited(struct native_status *status);
 int native_fence_apparmor(const char *name);
 /* cores.c: the process that becomes the guest leaves pid 1's core to it, until it takes back all,
  * or as many as the plan says */
+/* The cores of the supervisor, before the clone; and pid 1 begins on another one than its. */
 void native_cores_note(struct native_child *c);
 void native_cores_begin(struct native_child *c, pid_t pid);
+/* The process gets all of these cores but the one we run on. */
 void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid);
 void native_cores_spread(struct native_guest *g);
 void native_cores_gather(struct native_guest *g);

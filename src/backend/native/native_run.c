@@ -56,6 +56,7 @@ static bool native_begun(struct guest *g)
         cgroup_keep_files(n->cgroup);
     if (n->could_be_ready && g->is_last)
         native_ready_make(g->plan);
+    /* when the guest ends, its pid 1 has as much to do as we have */
     if (g->is_last)
         native_cores_leave(&n->cores, n->n_cores, g->pid);
     return true;

@@ -21,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/detach.h"
@@ -34,6 +35,8 @@
 #define READY_DIR REACH_ROOT_DIR "/roots"
 #define READY_FORM "1" /* of the folders: another one when the same operations mean something else */
 #define READY_MOST 16  /* kinds of roots that are kept */
+#define READY_NEW ".new-"
+#define READY_NEW_S 3600 /* longest one can be in the making */
 
 static bool ready_is_place(const struct plan_op *op)
 {
@@ -148,19 +151,6 @@ static int ready_open_dir(void)
     return open(READY_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-static bool ready_has_room(int dir)
-{
-    unsigned n = 0;
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    if (fd >= 0 && !d)
-        close(fd);
-    for (struct dirent *e; d && (e = readdir(d));)
-        n += e->d_name[0] != '.';
-    if (d)
-        closedir(d);
-    return d && n < READY_MOST;
-}
 
 /* A host that goes down must not find a finished folder with unwritten files in it. */
 static void ready_write_out(struct root *r, const struct plan_op *op)
@@ -203,6 +193,31 @@ static void ready_clear(const struct plan *p, int dir, int fd, const char *name)
     unlinkat(dir, name, AT_REMOVEDIR);
 }
 
+/* What a maker that was killed left behind goes. False: there are enough. */
+static bool ready_has_room(const struct plan *p, int dir)
+{
+    unsigned n = 0;
+    struct stat st;
+    int list = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = list < 0 ? NULL : fdopendir(list);
+    if (list >= 0 && !d)
+        close(list);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        n += e->d_name[0] != '.';
+        if (!str_starts(e->d_name, READY_NEW) ||
+            fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            time(NULL) - st.st_mtime < READY_NEW_S)
+            continue;
+        _cleanup_close_ int fd =
+            openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0)
+            ready_clear(p, dir, fd, e->d_name);
+    }
+    if (d)
+        closedir(d);
+    return d && n < READY_MOST;
+}
+
 /* Under a name of its own first: what has its own name is whole. */
 static _Noreturn void ready_build(const struct plan *p, int dir, const char *name)
 {
@@ -212,8 +227,8 @@ static _Noreturn void ready_build(const struct plan *p, int dir, const char *nam
     struct root r = {.c = &c, .covers = {-1, -1}};
     prctl(PR_SET_NAME, "cordon-ready");
     umask(0); /* the plan's modes are meant */
-    snprintf(temp, sizeof(temp), ".new-%d", (int)getpid());
-    if (mkdirat(dir, temp, 0755) < 0)
+    snprintf(temp, sizeof(temp), READY_NEW "%d", (int)getpid());
+    if (!ready_has_room(p, dir) || mkdirat(dir, temp, 0755) < 0)
         _exit(1);
     r.fd = openat(dir, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (r.fd < 0)
@@ -233,7 +248,7 @@ void native_ready_make(const struct plan *p)
         return;
     ready_name(key, name);
     _cleanup_close_ int dir = ready_open_dir();
-    if (dir < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || !ready_has_room(dir))
+    if (dir < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
         return;
     if (detach_fork(&dir, 1) == 1)
         ready_build(p, 0, name);
