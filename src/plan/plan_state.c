@@ -148,9 +148,28 @@ static bool state_has_link(const char *path, const char *dir, char ret_link[stat
     return false;
 }
 
+/* Of an overlay too: what a guest makes in its layer may be applied. What is not there cannot be
+ * covered. */
+static int state_keep_roots(const struct plan_grant *g, struct cordon_err *err)
+{
+    if (geteuid() != 0 || (!g->write && !g->overlay))
+        return 0;
+    if (state_is_below(g->src, REACH_ROOT_DIR))
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                       "%s cannot be writable to a guest: Cordon's own notes are there", g->src);
+    if (g->is_dir && state_is_below(REACH_ROOT_DIR, str_eq(g->src, "/") ? "" : g->src)) {
+        mode_t mask = umask(022);
+        (void)mkdir(REACH_ROOT_DIR, 0755);
+        umask(mask);
+    }
+    return 0;
+}
+
 int plan_state_refuse(const struct plan_grant *g, bool can_cover, struct cordon_err *err)
 {
     char dirs[REACH_DIRS + 1][PATH_MAX], real[PATH_MAX];
+    if (state_keep_roots(g, err) < 0)
+        return -1;
     if (!g->write || g->overlay)
         return 0;
     state_make_cache(g);

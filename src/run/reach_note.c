@@ -67,14 +67,16 @@ static int note_open_dir(const char *path)
         return -1;
     memcpy(part, path, len + 1);
     /* root's notes are everybody's to read */
-    mode_t mode = geteuid() == 0 ? 0755 : 0700;
+    mode_t mode = geteuid() == 0 ? 0755 : 0700, mask = umask(022);
+    bool made = true;
     for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        if (mkdir(part, mode) < 0 && errno != EEXIST)
-            return -1;
+        made = made && (mkdir(part, mode) == 0 || errno == EEXIST);
         *slash = '/';
     }
-    if (mkdir(part, mode) < 0 && errno != EEXIST)
+    made = made && (mkdir(part, mode) == 0 || errno == EEXIST);
+    umask(mask);
+    if (!made)
         return -1;
     _cleanup_close_ int fd = open(part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct stat st;

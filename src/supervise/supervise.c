@@ -162,6 +162,7 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
     s->options = *options;
     s->timer_fd = -1;
     s->begin_ns = clock_ns();
+    s->guest.is_last = options->is_last; /* of use to a start, too */
     *ret_host_refused = false;
     int r = supervise_watch_prepare(s, err);
     /* a prepared guest that cannot be used is no failure: nothing of the run has happened */

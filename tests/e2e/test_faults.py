@@ -41,6 +41,7 @@ CALLS = """
     epoll_create1 epoll_ctl epoll_wait pipe2 socketpair sendmsg recvmsg sendto memfd_create keyctl statx sethostname chdir fchdir
     execve setsid prlimit64 rt_sigprocmask dup2 wait4 waitid poll ioctl getrandom socket mkdir mkdirat
     mknodat symlinkat umask kill uname flock access statfs splice getrusage madvise
+    sched_setaffinity sched_getaffinity getcpu fstatfs lstat
 """.split()
 PARTS = {
     "no_new_privs": "prctl@0:38", "bounding-set": "prctl@0:24", "ambient-set": "prctl@0:47",

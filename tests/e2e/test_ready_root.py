@@ -147,17 +147,89 @@ def test_runs_with_grants_have_their_own(shared):
 
 
 def test_what_a_killed_maker_left_goes(fresh):
-    left = ROOTS / ".new-4194000"
-    (left / "etc").mkdir(parents=True)
-    (left / "etc" / "passwd").write_text("x")
-    os.utime(left, (time.time() - 7200,) * 2)
-    young = ROOTS / ".new-4194001"
-    young.mkdir()
+    for name in (".new", ".bad-7"):
+        (ROOTS / name / "etc" / "some").mkdir(parents=True)
+        (ROOTS / name / "etc" / "else").write_text("x")
     made()
     deadline = time.monotonic() + 10
-    while left.exists() and time.monotonic() < deadline:
+    while [p for p in ROOTS.iterdir() if p.name.startswith(".")] and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not left.exists() and young.exists()
+    assert len(list(ROOTS.iterdir())) == 1
+
+
+@pytest.mark.parametrize("part", ["etc/passwd", "etc/alternatives", "dev/full", "bin", "tmp", "var/none", "var/empty"])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_one_that_lacks_something_is_made_anew(fresh, part, hidden):
+    """hidden: the time of change is put back, so that it is not seen before the start. Nothing may be left uncovered."""
+    lacking = made() / part
+    times = (lacking.parent.stat().st_atime_ns, lacking.parent.stat().st_mtime_ns)
+    lacking.rmdir() if lacking.is_dir() and not lacking.is_symlink() else lacking.unlink()
+    if hidden and part not in ("etc/passwd", "bin"):
+        os.utime(lacking.parent, ns=times)
+    r = run("--", "/bin/sh", "-c", "cat /etc/hostname /proc/kallsyms /proc/cmdline; ls -A /proc/bus /proc/irq; : > /dev/full")
+    assert (r.code, r.out) == (0, "cordon\n/proc/bus:\n\n/proc/irq:\n"), r
+    if not hidden or not part.startswith("var/"):  # for those it is a tmpfs again, and stays so
+        assert (made() / part).lstat() and is_ready()
+
+
+@pytest.mark.parametrize("place", ["home/sandbox", "etc/ssl/certs"])
+def test_a_place_inside_that_is_gone_costs_nobody_a_run(fresh, place):
+    lacking = made() / place
+    lacking.rmdir() if lacking.is_dir() else lacking.unlink()
+    r = run("--", "/bin/sh", "-c", "cat; ls -d /etc/ssl/certs", stdin=b"kept\n")
+    assert (r.code, r.out) == (0, "kept\n/etc/ssl/certs\n"), r
+    assert (made() / place).exists() and is_ready()
+
+
+def test_an_ordinary_user_has_roots(fresh):
+    """Found and used, and where something lacks, not: a user can neither make nor mend it."""
+    from cordon_run import CORDON
+    def line():
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", CORDON, "run", *WHERE], cwd="/",
+                              capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+        assert done.returncode == 0, done
+        return done.stdout
+    assert " - tmpfs " in line() and not ROOTS.exists()
+    top = made()
+    assert "cordon/roots/" in line()
+    (top / "home" / "sandbox").rmdir()
+    assert " - tmpfs " in line() and top.exists()
+
+
+def test_a_strict_umask_of_the_caller_closes_nothing(fresh):
+    from cordon_run import CORDON
+    shutil.rmtree(ROOTS.parent / "roots", ignore_errors=True)
+    subprocess.run([CORDON, "run", "--", "/bin/true"], cwd="/", check=True, preexec_fn=lambda: os.umask(0o077))
+    made()
+    assert {p.stat().st_mode & 0o777 for p in (ROOTS, ROOTS.parent)} == {0o755}
+
+
+def test_a_maker_without_room_leaves_no_more_than_one(fresh):
+    """The second try clears what the first one left."""
+    from cordon_run import CORDON
+    ROOTS.mkdir(parents=True)
+    script = f"mount -t tmpfs -o size=64k,nr_inodes=20,mode=755 none {ROOTS} && for i in 1 2 3; do {CORDON} run -- /bin/true || exit 1; sleep 0.3; done; ls -A {ROOTS}"
+    done = subprocess.run(["unshare", "-m", "/bin/sh", "-c", script], cwd="/", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, ".new\n"), done
+
+
+def test_links_must_lead_somewhere(fresh):
+    from cordon_run import CORDON
+    made()
+    script = f"mount --bind {ROOTS} {ROOTS} && mount -o remount,bind,nosymfollow {ROOTS} || exit 77; {CORDON} run -- /bin/true"
+    done = subprocess.run(["unshare", "-m", "/bin/sh", "-c", script], cwd="/", capture_output=True, text=True)
+    if done.returncode == 77:
+        pytest.skip("mount here does not know nosymfollow")
+    assert done.returncode == 0, done
+
+
+@pytest.mark.parametrize("where", ["/var/lib/cordon", "/var/lib/cordon/roots"])
+def test_no_overlay_of_it_either(shared, where):
+    made()
+    r = run("--workspace", f"{where}:overlay", "--", "/bin/true")
+    assert r.code == 78 and "Cordon's own" in r.log_text, r
+    r = run("--workspace", f"{shared}:overlay", "--", "/bin/true")
+    assert r.code == 0, r
 
 
 def test_many_at_once_make_one(fresh):

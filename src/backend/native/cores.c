@@ -22,11 +22,16 @@ static long cores_set(pid_t pid, const cpu_set_t *set)
 void native_cores_note(struct native_child *c)
 {
     c->n_cores = 0;
-    if (!c->tells_begun || c->plan->is_handle || !native_child_is_beside(c->plan))
+    if (!c->tells_begun || !c->is_alone || !native_child_is_beside(c->plan))
         return;
     CPU_ZERO(&c->cores); /* the kernel fills in as many bytes as it has processors for */
     if (raw_call(SYS_sched_getaffinity, 0, sizeof(c->cores), &c->cores) > 0)
         c->n_cores = (unsigned)CPU_COUNT(&c->cores);
+}
+
+void native_cores_give(const cpu_set_t *cores, pid_t pid)
+{
+    cores_set(pid, cores);
 }
 
 void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid)
@@ -108,7 +113,11 @@ void native_fence_cores(struct native_child *c)
 
 void native_cores_gather(struct native_guest *g)
 {
-    if (!atomic_load(&g->is_spread) && g->child->n_cores == 0)
+    bool spread = atomic_load(&g->is_spread);
+    /* pid 1 may have fewer than the guest is to have; who refuses this has refused that as well */
+    if (!spread && g->child->n_cores > 0)
+        cores_set(0, &g->child->cores);
+    if (!spread)
         native_fence_cores(g->child);
     else if (!cores_fence(g->child, 0, &g->cores))
         cores_check(g->child, cores_set(0, &g->cores), "sched_setaffinity");

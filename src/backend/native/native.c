@@ -357,22 +357,34 @@ static int start_serve(struct native_start *s, pid_t pid, bool *ret_host_refused
 static void start_wait(struct native_start *s)
 {
     struct pollfd begun = {.fd = s->done[0], .events = POLLIN};
-    if (!s->child.tells_begun || s->child.plan->is_handle)
+    if (!s->child.tells_begun || !s->child.is_alone)
         return;
     util_close(&s->done[1]); /* its end closes with pid 1 */
     poll(&begun, 1, START_WAIT_MS);
 }
 
-int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
-                 struct cordon_err *err)
+/* A root that lay ready and did not serve: nothing of the run has happened yet, and it starts again
+ * with one that is made for it. */
+static bool start_lost_root(const struct native_start *s)
+{
+    if (!s->child.ready_ino || atomic_load(&s->n->status->state) != NATIVE_FAILED)
+        return false;
+    native_ready_distrust(s->child.ready_path);
+    return true;
+}
+
+static int start_once(const struct plan *plan, struct guest *ret_guest, bool *ret_again,
+                      bool *ret_host_refused, struct cordon_err *err)
 {
     struct native_start s
-        __attribute__((cleanup(start_done))) = {.child = {.plan = plan, .broker_fd = -1},
+        __attribute__((cleanup(start_done))) = {.child = {.plan = plan,
+                                                          .broker_fd = -1,
+                                                          .is_alone = ret_guest->is_last},
                                                 .pipes = {{-1, -1}, {-1, -1}, {-1, -1}},
                                                 .go = {-1, -1},
                                                 .done = {-1, -1}};
     int pidfd = -1;
-    *ret_host_refused = false;
+    *ret_host_refused = *ret_again = false;
     if (start_prepare(&s, err) < 0 || start_ids(&s, ret_host_refused, err) < 0)
         return -1;
     pid_t pid = start_first(&s, &pidfd, ret_host_refused, err);
@@ -381,13 +393,16 @@ int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_hos
     if (start_serve(&s, pid, ret_host_refused, err) < 0)
         return start_abort(pid, pidfd);
     start_wait(&s);
+    if ((*ret_again = start_lost_root(&s)))
+        return start_abort(pid, pidfd);
 
     if (!s.child.tells_begun)
         native_sweep(plan, false);
     native_broker_started(s.net);
     s.n->go_fd = TAKE_FD(s.go[1]);
     s.n->pidfd = pidfd;
-    s.n->could_be_ready = s.child.ready_path[0] && !s.child.ready_ino;
+    memcpy(s.n->ready_path, s.child.ready_path, sizeof(s.n->ready_path));
+    s.n->has_ready = s.child.ready_ino != 0;
     s.n->cores = s.child.cores;
     s.n->n_cores = s.child.n_cores;
     *ret_guest = (struct guest){
@@ -397,8 +412,17 @@ int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_hos
         .stdio = {TAKE_FD(s.pipes[0][1]), TAKE_FD(s.pipes[1][0]), TAKE_FD(s.pipes[2][0])},
         .pid = pid,
         .tells_begun = s.child.tells_begun,
+        .is_last = s.child.is_alone,
         .net = TAKE_PTR(s.net),
         .priv = TAKE_PTR(s.n),
     };
     return 0;
+}
+
+int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
+                 struct cordon_err *err)
+{
+    bool again;
+    int r = start_once(plan, ret_guest, &again, ret_host_refused, err);
+    return again ? start_once(plan, ret_guest, &again, ret_host_refused, err) : r;
 }

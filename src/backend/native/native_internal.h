@@ -114,6 +114,7 @@ struct native_child {
     bool is_ready;    /* it is the root */
     cpu_set_t cores;  /* of the supervisor of a single run */
     unsigned n_cores; /* so many; 0: nobody is placed */
+    bool is_alone;    /* the supervisor has no other guest, and ends after it */
     bool tells_begun;            /* the supervisor has work that waits until the guest runs */
 };
 
@@ -131,8 +132,9 @@ struct native {
     uint64_t kernel_user_ns, kernel_sys_ns;
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
     bool has_groups;         /* v1 groups of an earlier guest */
-    bool could_be_ready; /* its root could lie ready, and does not */
-    cpu_set_t cores; /* as of native_child */
+    char ready_path[48];     /* as of native_child */
+    bool has_ready;          /* its root lay ready; else it could */
+    cpu_set_t cores;         /* as of native_child */
     unsigned n_cores;
     unsigned net_slot;       /* of the network namespace that is used again, 0: its own */
 };
@@ -240,13 +242,14 @@ void native_root_complete(struct native_child *c);
 #define NATIVE_BESIDE "/tmp"
 void native_root_beside(struct native_child *c);
 void native_root_copy(struct native_child *c);
-/* root_ready.c: the root of guests of root that have nothing of the caller's in it. The key tells
- * roots apart; false: it is made for the guest alone. find and make run in the supervisor, open in
- * pid 1: a detached mount, or -1. */
+/* root_ready.c: the root of guests that have nothing of the caller's in it. The key tells
+ * roots apart; false: it is made for the guest alone. open runs in pid 1, and gives a detached mount
+ * or -1; the others run in the supervisor. distrust: nobody gets this one any more. */
 bool native_ready_key(const struct plan *p, uint64_t *ret_key);
 void native_ready_find(struct native_child *c);
-void native_ready_make(const struct plan *p);
 int native_ready_open(struct native_child *c);
+void native_ready_make(const char *path, const struct plan *p);
+void native_ready_distrust(const char *path);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);
 /* shared by both ways of building */
@@ -323,7 +326,8 @@ int native_fence_apparmor(const char *name);
 /* The cores of the supervisor, before the clone; and pid 1 begins on another one than its. */
 void native_cores_note(struct native_child *c);
 void native_cores_begin(struct native_child *c, pid_t pid);
-/* The process gets all of these cores but the one we run on. */
+/* The process gets all of these cores; all but the one we run on. */
+void native_cores_give(const cpu_set_t *cores, pid_t pid);
 void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid);
 void native_cores_spread(struct native_guest *g);
 void native_cores_gather(struct native_guest *g);

@@ -54,9 +54,9 @@ static bool native_begun(struct guest *g)
     native_sweep(g->plan, n->cgroup != NULL);
     if (n->cgroup && !g->plan->is_handle) /* which has other guests, and so many descriptors */
         cgroup_keep_files(n->cgroup);
-    if (n->could_be_ready && g->is_last)
-        native_ready_make(g->plan);
-    /* when the guest ends, its pid 1 has as much to do as we have */
+    if (n->ready_path[0] && !n->has_ready && g->is_last)
+        native_ready_make(n->ready_path, g->plan);
+    /* should the guest end soon: its pid 1 has as much to do then as we have */
     if (g->is_last)
         native_cores_leave(&n->cores, n->n_cores, g->pid);
     return true;
@@ -95,6 +95,10 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
 {
     struct native *n = g->priv;
     struct cgroup_usage u;
+    /* it did not: pid 1 runs where it likes */
+    if (n->n_cores > 1)
+        native_cores_give(&n->cores, g->pid);
+    n->n_cores = 0;
     if (!n->cgroup)
         return -1;
     if (cgroup_needs_sampling(n->cgroup))

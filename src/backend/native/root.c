@@ -178,9 +178,12 @@ static void root_bind_runtime(struct root *r, const struct plan_op *op)
     if (!r->is_copy)
         native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
     if (mount(op->src, op->dst, NULL, MS_BIND | MS_REC, NULL) < 0) {
-        if (errno == ENOENT && (op->flags & PLAN_BIND_OPTIONAL))
+        /* in a root that was there before, the place may be what is missing */
+        int e = errno;
+        if (e == ENOENT && (op->flags & PLAN_BIND_OPTIONAL) &&
+            !(r->is_copy && access(op->src, F_OK) == 0))
             return;
-        native_child_fail(r->c, "bind", errno, op->src);
+        native_child_fail(r->c, "bind", e, op->src);
     }
     if (op->flags & PLAN_BIND_DEV)
         return; /* root_no_setuid() */

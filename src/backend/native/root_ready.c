@@ -1,15 +1,16 @@
-/* A root that lies ready, for guests of root.
+/* A root that lies ready.
  *
  * Making the folders, links and small files of the guest's root anew costs a tenth of a start, and
- * they are the same for every guest without grants. So they are kept: in a folder below READY_DIR
- * that is named after what is in it, that only root can write to, and that no guest ever sees but
- * as its read-only root (plan_state.c covers or refuses the place in every grant). Only places and
- * text of ours are there; what is mounted on them, the host's programs, /proc, devices, scratch, is
- * made for each guest as ever. Without such a folder, or one that is as it must be, the root is a
- * tmpfs that pid 1 fills by itself.
+ * they are the same for every guest without grants. So root keeps them, for everybody: in a folder
+ * below READY_DIR that is named after what is in it, that only root can write to, and that no guest
+ * ever sees but as its read-only root (plan_state.c covers or refuses the place in every grant).
+ * Nobody's guest is root to the kernel: the files are none of theirs to change, whatever becomes of
+ * the mount. Only places and text of ours are there; what is mounted on them, the host's programs,
+ * /proc, devices, scratch, is made for each guest as ever. Without such a folder, or one that is as
+ * it must be, the root is a tmpfs that pid 1 fills by itself.
  *
- * The supervisor looks for it before the start, and where there is none a process of its own makes
- * it while the guest runs: nobody waits for it. */
+ * The supervisor looks for it before the start. Where there is none, and the caller is root, a
+ * process of its own makes it while the guest runs: nobody waits for it. */
 #include "backend/native/root_internal.h"
 
 #include <dirent.h>
@@ -18,9 +19,11 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,9 +37,14 @@
 #endif
 #define READY_DIR REACH_ROOT_DIR "/roots"
 #define READY_FORM "1" /* of the folders: another one when the same operations mean something else */
-#define READY_MOST 16  /* kinds of roots that are kept */
-#define READY_NEW ".new-"
-#define READY_NEW_S 3600 /* longest one can be in the making */
+#define READY_MOST 64  /* kinds of roots that are kept */
+#define READY_NEW ".new"
+#define READY_BAD ".bad-"
+#define READY_DEPTH 8
+#define READY_STAMP 1 /* time of change of folders in which all is that was put there */
+#define READY_NOSYMFOLLOW 0x2000
+
+static bool ready_is_off; /* one did not serve: this process takes no other */
 
 static bool ready_is_place(const struct plan_op *op)
 {
@@ -69,15 +77,16 @@ static bool ready_is_own(const struct plan_op *op)
 bool native_ready_key(const struct plan *p, uint64_t *ret_key)
 {
     uint64_t key = ready_mix_text(UINT64_C(0xcbf29ce484222325), READY_FORM);
-    if (p->tier != TIER_FULL || !p->own_host_ids || p->rootfs || p->oci || p->net || p->enter)
+    if (p->tier != TIER_FULL || p->rootfs || p->oci || p->net || p->enter)
         return false;
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
         if (ready_is_own(op))
             return false;
         const unsigned head[] = {(unsigned)op->kind, op->flags & PLAN_BIND_FILE, op->mode};
-        if (op->kind == PLAN_OP_MASK)
-            continue; /* in /proc */
+        /* in /proc and in the scratch */
+        if (op->kind == PLAN_OP_MASK || (op->flags & PLAN_SCRATCH_FOLDER))
+            continue;
         key = ready_mix_text(ready_mix(key, head, sizeof(head)), op->dst);
         if (op->kind == PLAN_OP_SYMLINK)
             key = ready_mix_text(key, op->src);
@@ -99,10 +108,25 @@ static void ready_name(uint64_t key, char ret_name[static 17])
 }
 
 /* Nobody but root can have put anything there. */
-static bool ready_is_good(const char *path, struct stat *ret_st)
+static bool ready_is_roots(const char *path, struct stat *ret_st)
 {
     return lstat(path, ret_st) == 0 && S_ISDIR(ret_st->st_mode) && ret_st->st_uid == 0 &&
            (ret_st->st_mode & 022) == 0;
+}
+
+/* Whoever takes something away from these, or adds to them, changes their time. */
+static const char *const ready_stamped[] = {"/etc", "/dev", "/var", ""};
+
+static bool ready_is_whole(const char *path)
+{
+    char part[sizeof(((struct native_child *)NULL)->ready_path) + 8];
+    struct stat st;
+    for (size_t i = 0; i < ARRAY_SIZE(ready_stamped); i++) {
+        str_join(part, sizeof(part), path, ready_stamped[i], "");
+        if (lstat(part, &st) < 0 || st.st_mtim.tv_sec != READY_STAMP || st.st_mtim.tv_nsec != 0)
+            return false;
+    }
+    return true;
 }
 
 void native_ready_find(struct native_child *c)
@@ -111,20 +135,32 @@ void native_ready_find(struct native_child *c)
     uint64_t key;
     struct stat st;
     c->ready_path[0] = '\0';
-    if (geteuid() != 0 || !native_ready_key(c->plan, &key))
+    if (ready_is_off || !c->is_alone || !native_ready_key(c->plan, &key))
         return;
     ready_name(key, name);
     str_join(c->ready_path, sizeof(c->ready_path), READY_DIR, "/", name);
     c->ready_ino = 0;
-    if (!ready_is_good(READY_DIR, &st) || !ready_is_good(c->ready_path, &st))
+    if (!ready_is_roots(READY_DIR, &st) || !ready_is_whole(c->ready_path) ||
+        !ready_is_roots(c->ready_path, &st))
         return; /* the path stays: it can be made */
     c->ready_dev = st.st_dev;
     c->ready_ino = st.st_ino;
 }
 
+/* What /proc is covered with: without these a cover would pass for one that this kernel does not
+ * need (root.c). */
+static bool ready_has_covers(int fd)
+{
+    struct stat file, dir;
+    return fstatat(fd, PLAN_EMPTY_FILE, &file, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(file.st_mode) &&
+           file.st_size == 0 && fstatat(fd, PLAN_EMPTY_DIR, &dir, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISDIR(dir.st_mode);
+}
+
 int native_ready_open(struct native_child *c)
 {
     struct stat st;
+    struct statfs fs;
     struct sys_mount_attr attr = {
         .attr_set = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV | SYS_MOUNT_ATTR_RDONLY};
     if (!c->ready_path[0] || !c->ready_ino)
@@ -132,7 +168,9 @@ int native_ready_open(struct native_child *c)
     _cleanup_close_ int fd =
         sys_open_tree(AT_FDCWD, c->ready_path,
                       SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
-    if (fd < 0 || fstat(fd, &st) < 0 || st.st_dev != c->ready_dev || st.st_ino != c->ready_ino ||
+    /* a mount on which links lead nowhere would stay one */
+    if (fd < 0 || fstatfs(fd, &fs) < 0 || (fs.f_flags & READY_NOSYMFOLLOW) || fstat(fd, &st) < 0 ||
+        st.st_dev != c->ready_dev || st.st_ino != c->ready_ino || !ready_has_covers(fd) ||
         sys_mount_setattr(fd, "", AT_EMPTY_PATH, &attr) < 0)
         return -1;
     return TAKE_FD(fd);
@@ -144,13 +182,58 @@ int native_ready_open(struct native_child *c)
 static int ready_open_dir(void)
 {
     struct stat st;
-    if ((mkdir(REACH_ROOT_DIR, 0755) < 0 && errno != EEXIST) ||
-        (mkdir(READY_DIR, 0755) < 0 && errno != EEXIST) || !ready_is_good(REACH_ROOT_DIR, &st) ||
-        !ready_is_good(READY_DIR, &st))
+    mode_t mask = umask(022); /* everybody's commands read root's notes beside it */
+    bool made = (mkdir(REACH_ROOT_DIR, 0755) == 0 || errno == EEXIST) &&
+                (mkdir(READY_DIR, 0755) == 0 || errno == EEXIST);
+    umask(mask);
+    if (!made || !ready_is_roots(REACH_ROOT_DIR, &st) || !ready_is_roots(READY_DIR, &st))
         return -1;
     return open(READY_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
+static DIR *ready_list(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (fd >= 0 && !d)
+        close(fd);
+    return d;
+}
+
+static void ready_remove(int dir, const char *name, int depth)
+{
+    if (unlinkat(dir, name, 0) == 0 || depth == 0)
+        return;
+    DIR *d = ready_list(dir, name);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
+            ready_remove(dirfd(d), e->d_name, depth - 1);
+    if (d)
+        closedir(d);
+    unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+static bool ready_has_room(int dir)
+{
+    unsigned n = 0;
+    DIR *d = ready_list(dir, ".");
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.';
+    if (d)
+        closedir(d);
+    return d && n < READY_MOST;
+}
+
+/* What a maker that failed or was killed left, and roots that were not trusted any more. */
+static void ready_clear(int dir)
+{
+    DIR *d = ready_list(dir, ".");
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (str_eq(e->d_name, READY_NEW) || str_starts(e->d_name, READY_BAD))
+            ready_remove(dir, e->d_name, READY_DEPTH);
+    if (d)
+        closedir(d);
+}
 
 /* A host that goes down must not find a finished folder with unwritten files in it. */
 static void ready_write_out(struct root *r, const struct plan_op *op)
@@ -163,6 +246,7 @@ static void ready_write_out(struct root *r, const struct plan_op *op)
 /* As pid 1 makes it in its tmpfs; a failure ends the process (child.c). */
 static void ready_fill(struct root *r)
 {
+    static const struct timespec stamp[2] = {{.tv_sec = READY_STAMP}, {.tv_sec = READY_STAMP}};
     const struct plan *p = r->c->plan;
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
@@ -174,82 +258,53 @@ static void ready_fill(struct root *r)
         if (op->kind == PLAN_OP_FILE)
             ready_write_out(r, op);
     }
-}
-
-/* What was begun goes again: it holds nothing but what the plan names, and folders on the way. */
-static void ready_clear(const struct plan *p, int dir, int fd, const char *name)
-{
-    char path[PATH_MAX];
-    for (size_t i = p->n_ops; i-- > 0;) {
-        if (!str_join(path, sizeof(path), p->ops[i].dst, "", ""))
-            continue;
-        if (unlinkat(fd, path, 0) < 0)
-            unlinkat(fd, path, AT_REMOVEDIR);
-        for (char *slash; (slash = strrchr(path, '/'));) {
-            *slash = '\0';
-            unlinkat(fd, path, AT_REMOVEDIR);
-        }
+    for (size_t i = 0; i < ARRAY_SIZE(ready_stamped); i++) {
+        const char *name = ready_stamped[i][0] ? ready_stamped[i] + 1 : ".";
+        if (utimensat(r->fd, name, stamp, AT_SYMLINK_NOFOLLOW) < 0)
+            native_child_fail(r->c, "root", errno, name);
     }
-    unlinkat(dir, name, AT_REMOVEDIR);
 }
 
-/* What a maker that was killed left behind goes. False: there are enough. */
-static bool ready_has_room(const struct plan *p, int dir)
-{
-    unsigned n = 0;
-    struct stat st;
-    int list = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *d = list < 0 ? NULL : fdopendir(list);
-    if (list >= 0 && !d)
-        close(list);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        n += e->d_name[0] != '.';
-        if (!str_starts(e->d_name, READY_NEW) ||
-            fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            time(NULL) - st.st_mtime < READY_NEW_S)
-            continue;
-        _cleanup_close_ int fd =
-            openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0)
-            ready_clear(p, dir, fd, e->d_name);
-    }
-    if (d)
-        closedir(d);
-    return d && n < READY_MOST;
-}
-
-/* Under a name of its own first: what has its own name is whole. */
+/* Under another name first, by one process at a time: what has its own name is whole. */
 static _Noreturn void ready_build(const struct plan *p, int dir, const char *name)
 {
     struct native_status status = {0};
     struct native_child c = {.plan = p, .status = &status};
-    char temp[32];
     struct root r = {.c = &c, .covers = {-1, -1}};
+    struct stat st;
     prctl(PR_SET_NAME, "cordon-ready");
     umask(0); /* the plan's modes are meant */
-    snprintf(temp, sizeof(temp), READY_NEW "%d", (int)getpid());
-    if (!ready_has_room(p, dir) || mkdirat(dir, temp, 0755) < 0)
+    /* nothing of the caller's is held, and what ends its processes does not end this one halfway */
+    if (setsid() < 0 || chdir("/") < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0)
         _exit(1);
-    r.fd = openat(dir, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    ready_clear(dir);
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || mkdirat(dir, READY_NEW, 0755) < 0)
+        _exit(1);
+    r.fd = openat(dir, READY_NEW, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (r.fd < 0)
         _exit(1);
     ready_fill(&r);
-    if (syscall(SYS_renameat2, dir, temp, dir, name, RENAME_NOREPLACE) < 0)
-        ready_clear(p, dir, r.fd, temp);
-    _exit(0);
+    _exit(syscall(SYS_renameat2, dir, READY_NEW, dir, name, RENAME_NOREPLACE) < 0);
 }
 
-void native_ready_make(const struct plan *p)
+void native_ready_make(const char *path, const struct plan *p)
 {
-    char name[17];
-    uint64_t key;
     struct stat st;
-    if (geteuid() != 0 || !native_ready_key(p, &key))
+    const char *name = strrchr(path, '/') + 1;
+    _cleanup_close_ int dir = geteuid() == 0 ? ready_open_dir() : -1;
+    if (dir < 0)
         return;
-    ready_name(key, name);
-    _cleanup_close_ int dir = ready_open_dir();
-    if (dir < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return;
-    if (detach_fork(&dir, 1) == 1)
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+        native_ready_distrust(path); /* it was not as it must be */
+    if (ready_has_room(dir) && detach_fork(&dir, 1) == 1)
         ready_build(p, 0, name);
+}
+
+/* Whoever runs in it keeps it until the next one is made. */
+void native_ready_distrust(const char *path)
+{
+    ready_is_off = true;
+    char bad[sizeof(READY_DIR) + 32];
+    snprintf(bad, sizeof(bad), READY_DIR "/" READY_BAD "%d", (int)getpid());
+    (void)!rename(path, bad);
 }
