@@ -95,8 +95,8 @@ struct warm_guest;
 
 struct backend {
     const char *name;
-    /* On success the guest runs or is about to; the plan must outlive it. Of *ret_guest is_last is set
-     * before. host_refused as above. */
+    /* On success the guest runs or is about to; the plan must outlive it. Of *ret_guest is_last is
+     * set before. host_refused as above. */
     int (*start)(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                  struct cordon_err *err);
     /* The same with a guest that was prepared for a plan of the same key (native/warm.h); it is

@@ -47,7 +47,7 @@ PARTS = {
     "no_new_privs": "prctl@0:38", "bounding-set": "prctl@0:24", "ambient-set": "prctl@0:47",
     "dumpable": "prctl@0:4", "parent-death": "prctl@0:1", "subreaper": "prctl@0:36", "process-name": "prctl@0:15",
     "private-mounts": "mount@3&0x40000", "remount": "mount@3&0x20", "net-namespace": "unshare@0&0x40000000",
-    "cgroup-namespace": "unshare@0&0x02000000", "time-namespace": "unshare@0&0x80",
+    "cgroup-namespace": "unshare@0&0x02000000", "ipc-namespace": "unshare@0&0x08000000", "time-namespace": "unshare@0&0x80",
     "listener": "seccomp@1&0x8", "create-rule": "landlock_create_ruleset@2:0",
 }
 ERRORS = ["ENOSYS", "EPERM"] + (["ENOMEM", "EAGAIN", "EINVAL"] if FULL else [])

@@ -169,7 +169,12 @@ static int make_dirs(struct cgroup *cg, const struct host_cgroups *where,
 {
     static atomic_uint counter;
     struct cgroup_owner owner;
-    int r = cgroup_owner_self(&owner);
+    int r, wanted = first;
+    while (wanted <= last && !cgroup_slot_parent(where, (enum cgroup_slot)wanted)[0])
+        wanted++;
+    if (wanted > last)
+        return 0; /* nobody has to know our name yet */
+    r = cgroup_owner_self(&owner);
     if (r < 0)
         return cgroup_err(err, -r, "/proc/self/stat", NULL);
 

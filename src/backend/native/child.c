@@ -408,6 +408,22 @@ static void child_hide(struct native_child *c)
         native_child_fail(c, "dumpable", errno, "prctl");
 }
 
+/* Not by the clone, for which everybody waits: pid 1 has the time for it. */
+static void child_make_ipc(struct native_child *c)
+{
+    if (unshare(CLONE_NEWIPC) < 0)
+        native_child_fail(c, "ipc namespace", errno, "unshare");
+}
+
+/* For the process that becomes the guest, which was there before. */
+static int child_open_ipc(struct native_child *c)
+{
+    int fd = sys_open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        native_child_fail(c, "ipc namespace", errno, "open");
+    return fd;
+}
+
 /* Pages of the supervisor's that we write to are copied then, and while two processes run in one
  * memory each copy has to be told to the other core: the stack of what follows is copied now. */
 static __attribute__((noinline)) void child_touch_stack(void)
@@ -438,6 +454,8 @@ static _Noreturn void child_main_beside(struct native_child *c)
     native_drop_bounding_set(c); /* 41 calls, once for both processes */
     native_guest_begin(&guest);  /* first: what it makes takes longest */
     child_take_names(c);
+    child_make_ipc(c);
+    guest.ipc_fd = child_open_ipc(c);
     child_become_guest(c);
     native_guest_step(&guest, NATIVE_IDS_MAPPED);
     guest.root_fd = native_root_make(c);
@@ -446,6 +464,7 @@ static _Noreturn void child_main_beside(struct native_child *c)
 
     guest.sig_fd = child_settle(c);
     if (native_guest_wait(&guest, NATIVE_SPACES_MADE)) {
+        util_close(&guest.ipc_fd);
         if (!c->plan->host_network)
             native_netns_join(c, guest.pid);
         native_guest_clocks(&guest);
@@ -471,6 +490,7 @@ static _Noreturn void child_main_after(struct native_child *c)
     const struct plan *p = c->plan;
     struct native_netns net;
     native_drop_bounding_set(c); /* once for both processes */
+    child_make_ipc(c);
     child_become_guest(c);
     bool makes_netns = !p->host_network && !c->has_netns;
     if (makes_netns)

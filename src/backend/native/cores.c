@@ -46,8 +46,8 @@ void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid)
 }
 
 /* The kernel wakes a new process where its parent runs when the cores have been busy lately, and we
- * go on there: making the groups, a third of a millisecond. Never where the guest would have pid 1's
- * cores from it (native_child_is_beside): native_cores_gather() gives it ours. */
+ * go on there: making the groups, a third of a millisecond. Never where the guest would have pid
+ * 1's cores from it (native_child_is_beside): native_cores_gather() gives it ours. */
 void native_cores_begin(struct native_child *c, pid_t pid)
 {
     if (c->plan->cgroups.kind == HOST_CGROUP_V1)

@@ -426,6 +426,7 @@ static int guest_main_beside(void *arg)
     if (spaces)
         guest_check(c, raw_call(SYS_unshare, spaces), "network namespace", "unshare");
     guest_wait(&g->step, NATIVE_IDS_MAPPED);
+    guest_check(c, raw_call(SYS_setns, g->ipc_fd, CLONE_NEWIPC), "ipc namespace", "setns");
     native_child_take_ids(c);
     guest_tell(&g->done, NATIVE_SPACES_MADE);
 

@@ -311,7 +311,9 @@ static pid_t start_first(struct native_start *s, int *ret_pidfd, bool *ret_host_
     const struct plan *plan = s->child.plan;
     uint64_t flags = 0;
     if (plan->tier == TIER_FULL)
-        flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS;
+        flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
+    if (plan->oci) /* our own pid 1 makes it beside other work */
+        flags |= CLONE_NEWIPC;
     s->child.has_netns = native_again_netns_begin(plan, &s->n->net_slot);
     pid_t pid = start_clone(s, flags, ret_pidfd);
     int e = errno;
@@ -376,13 +378,11 @@ static bool start_lost_root(const struct native_start *s)
 static int start_once(const struct plan *plan, struct guest *ret_guest, bool *ret_again,
                       bool *ret_host_refused, struct cordon_err *err)
 {
-    struct native_start s
-        __attribute__((cleanup(start_done))) = {.child = {.plan = plan,
-                                                          .broker_fd = -1,
-                                                          .is_alone = ret_guest->is_last},
-                                                .pipes = {{-1, -1}, {-1, -1}, {-1, -1}},
-                                                .go = {-1, -1},
-                                                .done = {-1, -1}};
+    struct native_start s __attribute__((cleanup(start_done))) = {
+        .child = {.plan = plan, .broker_fd = -1, .is_alone = ret_guest->is_last},
+        .pipes = {{-1, -1}, {-1, -1}, {-1, -1}},
+        .go = {-1, -1},
+        .done = {-1, -1}};
     int pidfd = -1;
     *ret_host_refused = *ret_again = false;
     if (start_prepare(&s, err) < 0 || start_ids(&s, ret_host_refused, err) < 0)

@@ -115,7 +115,7 @@ struct native_child {
     cpu_set_t cores;  /* of the supervisor of a single run */
     unsigned n_cores; /* so many; 0: nobody is placed */
     bool is_alone;    /* the supervisor has no other guest, and ends after it */
-    bool tells_begun;            /* the supervisor has work that waits until the guest runs */
+    bool tells_begun; /* the supervisor has work that waits until the guest runs */
 };
 
 /* One guest as the supervisor holds it: guest.priv. */
@@ -136,7 +136,7 @@ struct native {
     bool has_ready;          /* its root lay ready; else it could */
     cpu_set_t cores;         /* as of native_child */
     unsigned n_cores;
-    unsigned net_slot;       /* of the network namespace that is used again, 0: its own */
+    unsigned net_slot; /* of the network namespace that is used again, 0: its own */
 };
 
 /* again.c: what guests of one maker (plan.enter) use one after the other */
@@ -243,8 +243,8 @@ void native_root_complete(struct native_child *c);
 void native_root_beside(struct native_child *c);
 void native_root_copy(struct native_child *c);
 /* root_ready.c: the root of guests that have nothing of the caller's in it. The key tells
- * roots apart; false: it is made for the guest alone. open runs in pid 1, and gives a detached mount
- * or -1; the others run in the supervisor. distrust: nobody gets this one any more. */
+ * roots apart; false: it is made for the guest alone. open runs in pid 1, and gives a detached
+ * mount or -1; the others run in the supervisor. distrust: nobody gets this one any more. */
 bool native_ready_key(const struct plan *p, uint64_t *ret_key);
 void native_ready_find(struct native_child *c);
 int native_ready_open(struct native_child *c);
@@ -266,6 +266,7 @@ struct native_guest {
     int sig_fd;         /* tells of ended children */
     pid_t pid;          /* its own, in the guest's pid namespace */
     /* where it works beside pid 1 */
+    int ipc_fd; /* the guest's ipc namespace, when the ids are mapped */
     int root_fd;
     int clocks_fd;   /* of a prepared guest: where the offsets of its clocks go, -1: nowhere */
     bool looks;      /* each is nearly there when the other waits for it */

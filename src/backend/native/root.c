@@ -417,7 +417,8 @@ static void root_turn(struct native_child *c)
  * mask was cloned from it. */
 void native_root_swap(struct native_child *c)
 {
-    if (!c->is_ready && mount(NULL, ".", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+    if (!c->is_ready &&
+        mount(NULL, ".", NULL, MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
         native_child_fail(c, "root", errno, "read-only");
     root_turn(c);
 }

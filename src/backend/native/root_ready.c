@@ -36,8 +36,9 @@
 #define RENAME_NOREPLACE 1
 #endif
 #define READY_DIR REACH_ROOT_DIR "/roots"
-#define READY_FORM "1" /* of the folders: another one when the same operations mean something else */
-#define READY_MOST 64  /* kinds of roots that are kept */
+#define READY_FORM                                                                                 \
+    "1"               /* of the folders: another one when the same operations mean something else */
+#define READY_MOST 64 /* kinds of roots that are kept */
 #define READY_NEW ".new"
 #define READY_BAD ".bad-"
 #define READY_DEPTH 8
@@ -161,13 +162,12 @@ int native_ready_open(struct native_child *c)
 {
     struct stat st;
     struct statfs fs;
-    struct sys_mount_attr attr = {
-        .attr_set = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV | SYS_MOUNT_ATTR_RDONLY};
+    struct sys_mount_attr attr = {.attr_set = SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV |
+                                              SYS_MOUNT_ATTR_RDONLY};
     if (!c->ready_path[0] || !c->ready_ino)
         return -1;
-    _cleanup_close_ int fd =
-        sys_open_tree(AT_FDCWD, c->ready_path,
-                      SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+    _cleanup_close_ int fd = sys_open_tree(
+        AT_FDCWD, c->ready_path, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
     /* a mount on which links lead nowhere would stay one */
     if (fd < 0 || fstatfs(fd, &fs) < 0 || (fs.f_flags & READY_NOSYMFOLLOW) || fstat(fd, &st) < 0 ||
         st.st_dev != c->ready_dev || st.st_ino != c->ready_ino || !ready_has_covers(fd) ||
@@ -284,7 +284,8 @@ static _Noreturn void ready_build(const struct plan *p, int dir, const char *nam
     if (r.fd < 0)
         _exit(1);
     ready_fill(&r);
-    _exit(syscall(SYS_renameat2, dir, READY_NEW, dir, name, RENAME_NOREPLACE) < 0);
+    (void)!syscall(SYS_renameat2, dir, READY_NEW, dir, name, RENAME_NOREPLACE);
+    _exit(0);
 }
 
 void native_ready_make(const char *path, const struct plan *p)
