@@ -144,8 +144,14 @@ void host_cgroups_walk_v2(const char *mount, const char *own, struct host_cgroup
 static void find_v2(struct search *s, const char *usual, struct host_cgroups *ret_cgroups)
 {
     char mount[HOST_PATH_MAX], dir[HOST_PATH_MAX];
-    if (own_dir(s, NULL, usual, mount, dir, sizeof(dir)))
+    const struct host_cgroups *v1 = ret_cgroups;
+    if (!own_dir(s, NULL, usual, mount, dir, sizeof(dir)))
+        return;
+    /* a controller is in one tree only: here there is none to look for */
+    if (!v1->memory[0] || !v1->pids[0] || !v1->cpu[0])
         host_cgroups_walk_v2(mount, dir, ret_cgroups);
+    else if (may_hold_children(dir))
+        str_join(ret_cgroups->v2, sizeof(ret_cgroups->v2), dir, "", "");
 }
 
 /* A delegated group that holds nobody but ourselves, as `systemd-run --user --scope` makes it: no

@@ -70,8 +70,13 @@ void native_cores_spread(struct native_guest *g)
         return;
     cpu_set_t others = g->cores;
     CPU_CLR(here, &others);
-    if (CPU_COUNT(&others) > 0)
-        atomic_store(&g->is_spread, cores_set(g->pid, &others) >= 0);
+    if (CPU_COUNT(&others) == 0)
+        return;
+    /* The core it gets may be the supervisor's, whose groups it will need: it waits its turn there,
+     * and is an ordinary process again when it has made its namespaces (plain manners). */
+    if (g->child->n_cores > 0 && g->child->plan->cgroups.kind == HOST_CGROUP_V1)
+        raw_call(SYS_sched_setscheduler, g->pid, SCHED_BATCH, &(struct sched_param){0});
+    atomic_store(&g->is_spread, cores_set(g->pid, &others) >= 0);
 }
 
 /* So many of the cores we have ourselves, and first of all the one we run on: the kernel placed us

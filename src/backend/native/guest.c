@@ -106,10 +106,15 @@ static void guest_unblock_signals(void)
 }
 
 /* What the caller, or we, ignore or block is nothing the guest should know of. */
-static void guest_reset_signals(void)
+static void guest_forget_signals(void)
 {
     for (int sig = 1; sig < 65; sig++) /* fails for the two that have no other */
         raw_call(SYS_rt_sigaction, sig, no_signals, NULL, 8);
+}
+
+static void guest_reset_signals(void)
+{
+    guest_forget_signals();
     guest_unblock_signals();
 }
 
@@ -435,7 +440,7 @@ static int guest_main_beside(void *arg)
      * its turn, and there may be another core */
     native_cores_gather(g);
     guest_session(c);
-    guest_reset_signals();
+    guest_unblock_signals(); /* not before: those of a terminal are no longer for us */
     native_child_leave_keyring(c);
     raw_call(SYS_umask, 022);
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
@@ -492,6 +497,7 @@ static void guest_clone_beside(struct native_guest *g, int (*fn)(void *))
 
 void native_guest_begin(struct native_guest *g)
 {
+    guest_forget_signals(); /* it has them from us */
     guest_clone_beside(g, guest_main_beside);
     native_cores_spread(g);
 }
