@@ -82,12 +82,13 @@ int cli_parse(const struct cli_verb *verb, int argc, char **argv, struct options
     return 0;
 }
 
-/* Descriptors 0 to 2 must exist, or a pipe of a guest could take their place. */
+/* Descriptors 0 to 2 must exist, or a pipe of a guest could take their place. What is written to a
+ * standard output that is not there fails as it would without one: a result that is lost is told. */
 static void main_fill_stdio(void)
 {
     for (int fd = 0; fd < 3; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            (void)!open("/dev/null", O_RDWR);
+            (void)!open("/dev/null", fd == 1 ? O_RDONLY : O_RDWR);
 }
 
 static const struct cli_verb *main_find(const char *name)

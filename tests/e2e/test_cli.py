@@ -21,6 +21,15 @@ def test_output_that_cannot_be_written_is_an_error():
     assert done.returncode == 70 and done.stderr == b"Error: standard output could not be written: No space left on device\n", done
 
 
+def test_a_result_without_a_standard_output_is_an_error(shared):
+    closed = {"env": host_env(), "check": False, "capture_output": False, "stderr": subprocess.PIPE, "preexec_fn": lambda: os.close(1)}
+    done = subprocess.run(command("--json", "--", "/bin/true"), **closed)
+    assert done.returncode == 70 and done.stderr == b"Error: the result could not be written: Bad file descriptor\n", done
+    # the twins: there is nothing to write, or it goes elsewhere
+    assert subprocess.run(command("--", "/bin/true"), **closed).returncode == 0
+    assert subprocess.run(command("--result", shared / "r", "--", "/bin/true"), **closed).returncode == 0 and (shared / "r").exists()
+
+
 @pytest.mark.parametrize("words", [[], ["--json"], ["--result", "RESULT"]])
 def test_a_file_that_may_not_grow_is_an_error_too(words, shared):
     """ulimit -f: the kernel would end us, with a result half written and a status that looks like the guest's."""
