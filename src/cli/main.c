@@ -83,7 +83,8 @@ int cli_parse(const struct cli_verb *verb, int argc, char **argv, struct options
 }
 
 /* Descriptors 0 to 2 must exist, or a pipe of a guest could take their place. What is written to a
- * standard output that is not there fails as it would without one: a result that is lost is told. */
+ * standard output that is not there fails as it would without one: a result that is lost is told.
+ */
 static void main_fill_stdio(void)
 {
     for (int fd = 0; fd < 3; fd++)

@@ -12,7 +12,7 @@ import net_world
 import oracle
 
 HOSTILE = {"test_hostile.py", "test_limits.py", "test_limits_more.py", "test_kill.py", "test_forge.py", "test_soak.py",
-           "test_attacks.py", "test_neighbours.py"}
+           "test_attacks.py", "test_neighbours.py", "test_ready_root.py"}
 STRICT = os.environ.get("CORDON_TEST_STRICT") == "1"
 FULL = os.environ.get("CORDON_TEST_FULL") == "1"
 

@@ -504,3 +504,9 @@ def test_kill_9_before_the_groups_have_their_limits(full, need, tmp_path):
         time.sleep(0.02)
     assert not oracle.children(), "the guest waits for ever"
     assert_honest(launch([]), 0)  # which removes the groups
+
+
+def test_rights_that_are_refused_inside_are_the_tiers(full):
+    """As where a security module lets anybody make user namespaces and grants nothing in them: the other tier, no failure."""
+    r = launch(["prctl@0:24=EPERM", "sethostname=EPERM"])
+    assert r.code == 0 and r.result["enforcement"]["tier"] == "landlock", r

@@ -411,8 +411,8 @@ static void child_hide(struct native_child *c)
 /* Not by the clone, for which everybody waits: pid 1 has the time for it. */
 static void child_make_ipc(struct native_child *c)
 {
-    if (unshare(CLONE_NEWIPC) < 0)
-        native_child_fail(c, "ipc namespace", errno, "unshare");
+    if (unshare(CLONE_NEWIPC) < 0) /* EINVAL: a kernel without */
+        native_child_fail(c, "ipc namespace", errno == EINVAL ? ENOSYS : errno, "unshare");
 }
 
 /* For the process that becomes the guest, which was there before. */
@@ -451,9 +451,9 @@ static _Noreturn void child_main_beside(struct native_child *c)
     static struct native_guest guest;
     guest = (struct native_guest){.child = c, .fence_fd = -1, .looks = true};
     child_touch_stack();
+    child_take_names(c);         /* first: its refusal is one of the tier (stage.c) */
     native_drop_bounding_set(c); /* 41 calls, once for both processes */
-    native_guest_begin(&guest);  /* first: what it makes takes longest */
-    child_take_names(c);
+    native_guest_begin(&guest);  /* soon: what it makes takes longest */
     child_make_ipc(c);
     guest.ipc_fd = child_open_ipc(c);
     child_become_guest(c);

@@ -25,6 +25,7 @@
 #include "net/netclient.h"
 
 #define START_WAIT_MS 3
+#define START_WAIT_READY_MS 1000 /* it may have to start again, before anything else is done */
 
 /* Everything made on the way to a start; what was not handed over is undone in one place. */
 struct native_start {
@@ -362,21 +363,19 @@ static void start_wait(struct native_start *s)
     if (!s->child.tells_begun || !s->child.is_alone)
         return;
     util_close(&s->done[1]); /* its end closes with pid 1 */
-    poll(&begun, 1, START_WAIT_MS);
+    poll(&begun, 1, s->child.ready_ino ? START_WAIT_READY_MS : START_WAIT_MS);
 }
 
-/* A root that lay ready and did not serve: nothing of the run has happened yet, and it starts again
- * with one that is made for it. */
+/* A failure where the root lay ready: nothing of the run has happened yet, and it starts again with
+ * one that is made for it. */
 static bool start_lost_root(const struct native_start *s)
 {
-    if (!s->child.ready_ino || atomic_load(&s->n->status->state) != NATIVE_FAILED)
-        return false;
-    native_ready_distrust(s->child.ready_path);
-    return true;
+    return s->child.ready_ino && atomic_load(&s->n->status->state) == NATIVE_FAILED;
 }
 
-static int start_once(const struct plan *plan, struct guest *ret_guest, bool *ret_again,
-                      bool *ret_host_refused, struct cordon_err *err)
+static int start_once(const struct plan *plan, struct guest *ret_guest,
+                      char ret_lost[static NATIVE_READY_PATH], bool *ret_host_refused,
+                      struct cordon_err *err)
 {
     struct native_start s __attribute__((cleanup(start_done))) = {
         .child = {.plan = plan, .broker_fd = -1, .is_alone = ret_guest->is_last},
@@ -384,7 +383,8 @@ static int start_once(const struct plan *plan, struct guest *ret_guest, bool *re
         .go = {-1, -1},
         .done = {-1, -1}};
     int pidfd = -1;
-    *ret_host_refused = *ret_again = false;
+    *ret_host_refused = false;
+    *ret_lost = '\0';
     if (start_prepare(&s, err) < 0 || start_ids(&s, ret_host_refused, err) < 0)
         return -1;
     pid_t pid = start_first(&s, &pidfd, ret_host_refused, err);
@@ -393,8 +393,10 @@ static int start_once(const struct plan *plan, struct guest *ret_guest, bool *re
     if (start_serve(&s, pid, ret_host_refused, err) < 0)
         return start_abort(pid, pidfd);
     start_wait(&s);
-    if ((*ret_again = start_lost_root(&s)))
+    if (start_lost_root(&s)) {
+        memcpy(ret_lost, s.child.ready_path, NATIVE_READY_PATH);
         return start_abort(pid, pidfd);
+    }
 
     if (!s.child.tells_begun)
         native_sweep(plan, false);
@@ -422,7 +424,14 @@ static int start_once(const struct plan *plan, struct guest *ret_guest, bool *re
 int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                  struct cordon_err *err)
 {
-    bool again;
-    int r = start_once(plan, ret_guest, &again, ret_host_refused, err);
-    return again ? start_once(plan, ret_guest, &again, ret_host_refused, err) : r;
+    char lost[NATIVE_READY_PATH], none[NATIVE_READY_PATH];
+    int r = start_once(plan, ret_guest, lost, ret_host_refused, err);
+    if (!lost[0])
+        return r;
+    native_ready_stop();
+    r = start_once(plan, ret_guest, none, ret_host_refused, err);
+    /* that was it, and not something of the run's own */
+    if (r == 0 && native_has_started(ret_guest))
+        native_ready_distrust(lost);
+    return r;
 }

@@ -85,6 +85,7 @@ struct oci_start;
 #define NATIVE_WORD_ENDED 'e' /* every process of the guest was reaped */
 
 /* Everything the child needs, laid out before the clone: it allocates nothing. */
+#define NATIVE_READY_PATH 48
 struct native_child {
     const struct plan *plan;
     struct native_status *status;
@@ -108,7 +109,7 @@ struct native_child {
     bool leaves_mounts;          /* nobody waits for the end of the guest's mounts */
     /* root_ready.c: where the guest's root lies ready, or could ("": not for this plan), and which
      * folder that is; 0: none yet */
-    char ready_path[48];
+    char ready_path[NATIVE_READY_PATH];
     dev_t ready_dev;
     ino_t ready_ino;
     bool is_ready;    /* it is the root */
@@ -132,9 +133,9 @@ struct native {
     uint64_t kernel_user_ns, kernel_sys_ns;
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
     bool has_groups;         /* v1 groups of an earlier guest */
-    char ready_path[48];     /* as of native_child */
-    bool has_ready;          /* its root lay ready; else it could */
-    cpu_set_t cores;         /* as of native_child */
+    char ready_path[NATIVE_READY_PATH]; /* as of native_child */
+    bool has_ready;                     /* its root lay ready; else it could */
+    cpu_set_t cores;                    /* as of native_child */
     unsigned n_cores;
     unsigned net_slot; /* of the network namespace that is used again, 0: its own */
 };
@@ -160,6 +161,7 @@ struct guest;
 int native_start(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                  struct cordon_err *err);
 void native_free(struct native *n);
+bool native_has_started(struct guest *g); /* its program was begun */
 /* native_run.c: groups of a Cordon that was killed go, once */
 void native_sweep(const struct plan *plan, bool has_groups);
 
@@ -244,11 +246,13 @@ void native_root_beside(struct native_child *c);
 void native_root_copy(struct native_child *c);
 /* root_ready.c: the root of guests that have nothing of the caller's in it. The key tells
  * roots apart; false: it is made for the guest alone. open runs in pid 1, and gives a detached
- * mount or -1; the others run in the supervisor. distrust: nobody gets this one any more. */
+ * mount or -1; the others run in the supervisor. stop: this process takes none any more; distrust:
+ * nobody takes this one. */
 bool native_ready_key(const struct plan *p, uint64_t *ret_key);
 void native_ready_find(struct native_child *c);
 int native_ready_open(struct native_child *c);
 void native_ready_make(const char *path, const struct plan *p);
+void native_ready_stop(void);
 void native_ready_distrust(const char *path);
 /* root_old.c: the same steps with mount(2), for hosts that refuse the new mount API */
 void native_root_build_old(struct native_child *c);

@@ -78,6 +78,13 @@ static uint64_t native_started(struct guest *g)
     return atomic_load(&n->status->state) == NATIVE_SETUP ? 0 : n->status->started_ns;
 }
 
+bool native_has_started(struct guest *g)
+{
+    const struct native *n = g->priv;
+    uint32_t state = atomic_load(&n->status->state);
+    return state != NATIVE_SETUP && state != NATIVE_FAILED;
+}
+
 static void usage_of(const struct cgroup_usage *c, struct backend_usage *ret)
 {
     *ret = (struct backend_usage){

@@ -233,15 +233,16 @@ static void root_hold_covers(struct root *r)
     }
 }
 
-/* Covering is done with an empty file or folder of the root tmpfs, which ends up read-only. Both
+/* Covering is done with an empty file or folder of the root, which ends up read-only. Both
  * keep their names: a superblock with unlinked inodes in use cannot be made read-only. */
 static void root_mask(struct root *r, const struct plan_op *op)
 {
     bool dir = op->flags & PLAN_MASK_DIR;
     /* not every kernel has every entry of /proc, and every name in it is the kernel's */
     if (strncmp(op->dst, "proc/", 5) == 0) {
-        if (mount(dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE, op->dst, NULL, MS_BIND, NULL) < 0 &&
-            errno != ENOENT)
+        const char *cover = dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE;
+        if (mount(cover, op->dst, NULL, MS_BIND, NULL) < 0 &&
+            (errno != ENOENT || access(cover, F_OK) < 0))
             native_child_fail(r->c, "mask", errno, op->dst);
         return;
     }

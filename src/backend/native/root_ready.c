@@ -10,7 +10,8 @@
  * it must be, the root is a tmpfs that pid 1 fills by itself.
  *
  * The supervisor looks for it before the start. Where there is none, and the caller is root, a
- * process of its own makes it while the guest runs: nobody waits for it. */
+ * process of its own makes it while the guest runs: nobody waits for it. One that does not serve is
+ * put aside, not removed: whoever runs in it would lose what is mounted on its places. */
 #include "backend/native/root_internal.h"
 
 #include <dirent.h>
@@ -23,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,6 +42,7 @@
     "1"               /* of the folders: another one when the same operations mean something else */
 #define READY_MOST 64 /* kinds of roots that are kept */
 #define READY_NEW ".new"
+#define READY_LOCK ".lock"
 #define READY_BAD ".bad-"
 #define READY_DEPTH 8
 #define READY_STAMP 1 /* time of change of folders in which all is that was put there */
@@ -78,7 +81,8 @@ static bool ready_is_own(const struct plan_op *op)
 bool native_ready_key(const struct plan *p, uint64_t *ret_key)
 {
     uint64_t key = ready_mix_text(UINT64_C(0xcbf29ce484222325), READY_FORM);
-    if (p->tier != TIER_FULL || p->rootfs || p->oci || p->net || p->enter)
+    /* root without the rights for ids of others: its guests are root to the kernel */
+    if (p->tier != TIER_FULL || p->host_uid == 0 || p->rootfs || p->oci || p->net || p->enter)
         return false;
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
@@ -224,12 +228,23 @@ static bool ready_has_room(int dir)
     return d && n < READY_MOST;
 }
 
+/* Nobody runs in it any more: it was put aside before the machine was started. Whoever does would
+ * lose what is mounted on its places. */
+static bool ready_is_left(int dir, const char *name)
+{
+    struct stat st;
+    struct sysinfo now;
+    return fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && sysinfo(&now) == 0 &&
+           st.st_ctime < time(NULL) - (time_t)now.uptime;
+}
+
 /* What a maker that failed or was killed left, and roots that were not trusted any more. */
 static void ready_clear(int dir)
 {
     DIR *d = ready_list(dir, ".");
     for (struct dirent *e; d && (e = readdir(d));)
-        if (str_eq(e->d_name, READY_NEW) || str_starts(e->d_name, READY_BAD))
+        if (str_eq(e->d_name, READY_NEW) ||
+            (str_starts(e->d_name, READY_BAD) && ready_is_left(dir, e->d_name)))
             ready_remove(dir, e->d_name, READY_DEPTH);
     if (d)
         closedir(d);
@@ -274,8 +289,10 @@ static _Noreturn void ready_build(const struct plan *p, int dir, const char *nam
     struct stat st;
     prctl(PR_SET_NAME, "cordon-ready");
     umask(0); /* the plan's modes are meant */
-    /* nothing of the caller's is held, and what ends its processes does not end this one halfway */
-    if (setsid() < 0 || chdir("/") < 0 || flock(dir, LOCK_EX | LOCK_NB) < 0)
+    /* nothing of the caller's is held, and what ends its processes does not end this one halfway; a
+     * lock on the folder would be anybody's to take */
+    int lock = openat(dir, READY_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (setsid() < 0 || chdir("/") < 0 || lock < 0 || flock(lock, LOCK_EX | LOCK_NB) < 0)
         _exit(1);
     ready_clear(dir);
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 || mkdirat(dir, READY_NEW, 0755) < 0)
@@ -295,16 +312,22 @@ void native_ready_make(const char *path, const struct plan *p)
     _cleanup_close_ int dir = geteuid() == 0 ? ready_open_dir() : -1;
     if (dir < 0)
         return;
+    if (ready_is_roots(path, &st) && ready_is_whole(path))
+        return; /* somebody made it meanwhile */
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        native_ready_distrust(path); /* it was not as it must be */
+        native_ready_distrust(path);
     if (ready_has_room(dir) && detach_fork(&dir, 1) == 1)
         ready_build(p, 0, name);
 }
 
-/* Whoever runs in it keeps it until the next one is made. */
-void native_ready_distrust(const char *path)
+void native_ready_stop(void)
 {
     ready_is_off = true;
+}
+
+/* Whoever runs in it keeps it. */
+void native_ready_distrust(const char *path)
+{
     char bad[sizeof(READY_DIR) + 32];
     snprintf(bad, sizeof(bad), READY_DIR "/" READY_BAD "%d", (int)getpid());
     (void)!rename(path, bad);
