@@ -1,8 +1,9 @@
 /* Builds the guest's root from the plan's operations and pivots into it. Runs in the guest's pid 1.
  *
- * The root is a fresh tmpfs mounted over "/": path lookups of this process still start in the old
- * root, below the new mount, so every host path keeps its meaning until the pivot, and nothing in
- * the new root is ever reached through a name the guest or an image controls. */
+ * The root is a fresh tmpfs, or one that lies ready (root_ready.c), mounted over "/": path lookups
+ * of this process still start in the old root, below the new mount, so every host path keeps its
+ * meaning until the pivot, and nothing in the new root is ever reached through a name the guest or
+ * an image controls. */
 #include "backend/native/root_internal.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* Between root.c and root_template.c. */
+/* Between root.c, root_template.c and root_ready.c. */
 #ifndef NATIVE_ROOT_INTERNAL_H
 #define NATIVE_ROOT_INTERNAL_H
 
@@ -9,7 +9,7 @@ struct root {
     int fd;          /* the new root */
     int covers[2];   /* the empty file and the empty folder, -1: not opened yet */
     bool scratch_up; /* the scratch tmpfs is mounted (below tmp) */
-    bool is_copy;    /* of a template: where things are mounted is there already */
+    bool is_copy;    /* of a template, or ready: where things are mounted is there already */
 };
 
 int root_attach(int mount_fd, int at, const char *dst);
