@@ -152,15 +152,21 @@ static bool state_has_link(const char *path, const char *dir, char ret_link[stat
  * covered. */
 static int state_keep_roots(const struct plan_grant *g, struct cordon_err *err)
 {
-    char real[PATH_MAX];
+    char real[PATH_MAX], parent[] = REACH_ROOT_DIR;
     if (geteuid() != 0 || (!g->write && !g->overlay))
         return 0;
-    if (realpath(REACH_ROOT_DIR, real) ? state_is_below(g->src, real) : false)
+    if (realpath(REACH_ROOT_DIR, real)) {
+        if (!state_is_below(g->src, real))
+            return 0;
         return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
                        "%s cannot be writable to a guest: Cordon's own notes are there", g->src);
-    mode_t mask = umask(022);
-    (void)mkdir(REACH_ROOT_DIR, 0755);
-    umask(mask);
+    }
+    *strrchr(parent, '/') = '\0';
+    if (realpath(parent, real) && state_is_below(real, g->src)) {
+        mode_t mask = umask(022);
+        (void)mkdir(REACH_ROOT_DIR, 0755);
+        umask(mask);
+    }
     return 0;
 }
 

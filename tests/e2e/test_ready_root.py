@@ -99,7 +99,8 @@ tries = [lambda p: open(p, "a"), os.unlink, lambda p: os.chmod(p, 0o777), lambda
          lambda p: open(p + "/new", "w"), lambda p: os.mkdir(p + "/new"), lambda p: os.symlink("x", p + "/new"),
          lambda p: os.utime(p, (1, 1)), lambda p: os.setxattr(p, "user.x", b"1"), lambda p: os.chown(p, 1000, 1000),
          lambda p: os.link(p, "/tmp/linked")]
-for path in ("/", "/etc", "/etc/passwd", "/etc/hosts", "/etc/localtime", "/var/none", "/var/empty", "/proc/kallsyms",
+open("/tmp/own", "w").close()
+for path in ("/tmp/own", "/", "/etc", "/etc/passwd", "/etc/hosts", "/etc/localtime", "/var/none", "/var/empty", "/proc/kallsyms",
              "/proc/acpi", "/bin", "/usr", "/dev", "/home", "/run"):
     for i, t in enumerate(tries):
         try:
@@ -108,7 +109,8 @@ for path in ("/", "/etc", "/etc/passwd", "/etc/hosts", "/etc/localtime", "/var/n
         except OSError as e:
             pass
 """)
-    assert r.code == 0 and r.out == "", r
+    # the twin: what is the guest's own it may open, and then remove
+    assert (r.code, r.out) == (0, "DONE /tmp/own 0\nDONE /tmp/own 1\n"), r
     assert state(top) == before and is_ready()
 
 
@@ -135,7 +137,7 @@ def test_grants_show_nothing_of_it(full):
         r = run(option, "/var/lib", "--", "/bin/sh", "-c",
                 "ls -A /var/lib/cordon; ls /var/lib | grep -c .; mkdir /var/lib/cordon/x; rmdir /var/lib/cordon; "
                 "mv /var/lib/cordon /var/lib/moved")
-        assert r.out.splitlines()[0].isdigit(), r
+        assert int(r.out.splitlines()[0]) > 1, r  # the rest of it is there
         r = run(option, "/var", "--", "/bin/sh", "-c", "ls -A /var/lib/cordon; mv /var/lib /var/moved; ls -d /var/lib")
         assert r.out.splitlines()[-1] == "/var/lib", r
     assert state(top) == before
@@ -188,7 +190,8 @@ def test_a_failure_of_the_runs_own_costs_nobody_the_root(shared):
     top = made()
     (shared / "f").write_text("x")
     r = run("--file", f"a={shared / 'f'}", "--file", f"a/b={shared / 'f'}", "--", "/bin/true")
-    assert r.code != 0 and top.exists() and is_ready(), r
+    assert r.code == 78 and r.result["error"].startswith("files: "), f"it does not get as far as the start: {r}"
+    assert top.exists() and is_ready()
 
 
 @pytest.mark.parametrize("part,hidden", [*((p, False) for p in ("etc/passwd", "etc/alternatives", "dev/full", "bin", "var/none")),
@@ -247,13 +250,12 @@ def test_a_maker_without_room_leaves_no_more_than_one(fresh):
     assert (done.returncode, done.stdout) == (0, ".lock\n.new\n"), done
 
 
-def test_links_must_lead_somewhere(fresh):
+def test_links_must_lead_somewhere(fresh, need):
     from cordon_run import CORDON
     made()
     script = f"mount --bind {ROOTS} {ROOTS} && mount -o remount,bind,nosymfollow {ROOTS} || exit 77; {CORDON} run -- /bin/true"
     done = subprocess.run(["unshare", "-m", "/bin/sh", "-c", script], cwd="/", capture_output=True, text=True)
-    if done.returncode == 77:
-        pytest.skip("mount here does not know nosymfollow")
+    need(done.returncode != 77, "mount here does not know nosymfollow")
     assert done.returncode == 0, done
 
 

@@ -363,7 +363,10 @@ static void start_wait(struct native_start *s)
     if (!s->child.tells_begun || !s->child.is_alone)
         return;
     util_close(&s->done[1]); /* its end closes with pid 1 */
-    poll(&begun, 1, s->child.ready_ino ? START_WAIT_READY_MS : START_WAIT_MS);
+    /* no longer than the guest may take: nobody else looks at the clock meanwhile */
+    uint64_t ms = s->child.ready_ino ? START_WAIT_READY_MS : START_WAIT_MS;
+    uint64_t wall_ns = s->child.plan->limits.wall_ns;
+    poll(&begun, 1, (int)(wall_ns ? MIN(ms, wall_ns / 1000000 + 1) : ms));
 }
 
 /* A failure where the root lay ready: nothing of the run has happened yet, and it starts again with

@@ -51,7 +51,9 @@ static bool native_begun(struct guest *g)
     if (n->status->all_dead || read(g->event_fd, &word, 1) != 1 || word != NATIVE_WORD_BEGUN)
         return false;
     atomic_store(&n->status->is_alone, g->is_last);
-    native_sweep(g->plan, n->cgroup != NULL);
+    int entries[CGROUP_ENTRIES_MAX];
+    native_sweep(g->plan, n->cgroup && (cgroup_clone_fd(n->cgroup) >= 0 ||
+                                        cgroup_entries(n->cgroup, entries) > 0));
     if (n->cgroup && !g->plan->is_handle) /* which has other guests, and so many descriptors */
         cgroup_keep_files(n->cgroup);
     if (n->ready_path[0] && !n->has_ready && g->is_last)
