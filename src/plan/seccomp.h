@@ -63,6 +63,15 @@ void seccomp_done(struct seccomp_prog *prog);
 int seccomp_quiet(const struct seccomp_prog *prog, struct seccomp_prog *ret_prog,
                   struct cordon_err *err);
 
+/* The program with a door in front (seccomp_keyed.c): namespaces, clone3, prctl and affinity are let
+ * through for who gives the key as fifth and sixth argument; and calls that make an object which
+ * outlives its process go to the listener, if every guest may make them: it notes them and lets
+ * them through. Writes to `insns`, which has `room`; -1: it is too small. */
+int seccomp_keyed(const struct seccomp_prog *prog, const struct seccomp_options *options,
+                  const uint64_t key[2], struct sock_filter *insns, size_t room,
+                  struct seccomp_prog *ret_prog);
+bool seccomp_is_noted(unsigned nr);
+
 /* The built-in filter tightened by a Docker/OCI seccomp profile (JSON text): install this one
  * instead. KILL, TRAP, TRACE and NOTIFY become EPERM (a guest is never killed by SIGSYS), LOG
  * becomes ALLOW; what the profile refuses with EPERM goes to the listener like any other refusal.

@@ -173,7 +173,9 @@ static struct warm_guest *key_remove(struct pool_key *k, size_t i)
 static void key_sweep(struct pool_key *k)
 {
     for (size_t i = 0; i < k->n_parked;) {
-        if (warm_has_failed(k->parked[i])) {
+        if (warm_is_over(k->parked[i])) {
+            warm_drop(key_remove(k, i));
+        } else if (warm_has_failed(k->parked[i])) {
             warm_drop(key_remove(k, i));
             k->failures++;
         } else {
@@ -214,6 +216,18 @@ static struct warm_guest *key_take_ready(struct pool_key *k, const struct plan *
     return NULL;
 }
 
+/* One in the making, or one that is made now: from the template either way. */
+static struct warm_guest *key_take_unready(struct pool_key *k)
+{
+    for (int tries = 0; tries < 2 && k->warm; tries++) {
+        for (size_t i = 0; i < k->n_parked; i++)
+            if (!warm_has_served(k->parked[i]))
+                return key_remove(k, i);
+        key_park(k);
+    }
+    return NULL;
+}
+
 struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool interpreter)
 {
     struct pool_key *k = pool_key_of(pool, plan);
@@ -233,19 +247,18 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
     }
     struct warm_guest *g = key_take_ready(k, plan);
     if (!g) {
-        /* one in the making, or one that is made now: from the template either way */
         k->target = MIN(k->target + 1, (size_t)POOL_GUESTS);
         k->calm = 0;
         if (k->n_parked == 0)
             key_park(k);
         /* what was bound is known when it stands, and is compared before it is used */
-        if (k->n_parked == 0 || k->has_grants) {
+        g = k->has_grants ? NULL : key_take_unready(k);
+        if (!g) {
             pool->wants = true;
             pool->cold++;
             return NULL;
         }
         pool->spawned++;
-        g = key_remove(k, 0);
     } else {
         pool->hits++;
         k->failures = 0;
@@ -275,6 +288,12 @@ void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)
         key_close(k); /* guests that still run keep it until they end */
     if (!k->warm && k->seen >= 2 && k->failures < POOL_FAILURES)
         key_open(k, plan);
+    /* rooms whose guests have ended come first */
+    for (struct warm_guest *g; k->warm && (g = warm_take_back(k->warm));)
+        if (k->n_parked < POOL_GUESTS)
+            k->parked[k->n_parked++] = g;
+        else
+            warm_drop(g);
     /* One for one; where runs did not find one ready, one more at a time until they do: who waits
      * for a guest in the making leaves the other cores idle. */
     size_t wanted = MIN(k->target, k->n_parked + POOL_REFILL);

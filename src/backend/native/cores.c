@@ -97,7 +97,8 @@ static bool cores_fence(struct native_child *c, pid_t pid, const cpu_set_t *have
         CPU_SET(cpu, &mine);
         cores--;
     }
-    cores_check(c, cores_set(pid, &mine), "sched_setaffinity");
+    long r = native_keyed_call(c, SYS_sched_setaffinity, pid, sizeof(mine), (long)&mine);
+    cores_check(c, r, "sched_setaffinity");
     return true;
 }
 

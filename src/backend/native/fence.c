@@ -38,7 +38,7 @@ void native_drop_last_capability(struct native_child *c)
 void native_drop_bounding_set(struct native_child *c)
 {
     for (int cap = 0; cap < 64; cap++) {
-        long r = raw_call(SYS_prctl, PR_CAPBSET_DROP, cap);
+        long r = native_keyed_call(c, SYS_prctl, PR_CAPBSET_DROP, cap, 0);
         if (r == -EINVAL)
             break; /* past the last capability this kernel knows */
         if (r == -EPERM && c->plan->tier == TIER_LANDLOCK)

@@ -139,7 +139,7 @@ static void guest_limits_of(struct native_child *c, pid_t pid)
     }
 }
 
-static void guest_limits(struct native_child *c)
+void native_guest_limits(struct native_child *c)
 {
     guest_limits_of(c, 0);
 }
@@ -249,7 +249,7 @@ static void guest_enter(struct native_child *c)
         raw_call(SYS_exit_group, 127);
 }
 
-static _Noreturn void guest_start(struct native_guest *g)
+_Noreturn void native_guest_start(struct native_guest *g)
 {
     struct native_child *c = g->child;
     /* Who may not share memory with us on the way into a time namespace (before Linux 6.3) is in it
@@ -317,14 +317,14 @@ static int guest_main_after(void *arg)
         guest_leave_root(g->child);
     else
         guest_reset_signals();
-    guest_limits(g->child);
+    native_guest_limits(g->child);
     native_fence_cores(g->child);
     guest_groups(g->child);
     guest_fence(g);
     /* before the filter: the caller's may refuse to wait, and pid 1 answers nobody yet */
     guest_wait_limited(g->child);
     guest_seal(g->child);
-    guest_start(g);
+    native_guest_start(g);
 }
 
 /* A guest that goes on in a copy of our memory: on the stack it has, with pages of its own. pid 1
@@ -451,7 +451,7 @@ static int guest_main_beside(void *arg)
     guest_seal(c);
 
     guest_wait_near(g, NATIVE_ROOT_MADE);
-    guest_limits(c); /* not before the descriptors above: it may allow fewer than pid 1 has */
+    native_guest_limits(c); /* not before the descriptors above: it may allow fewer than pid 1 has */
     guest_fence(g);
 
     guest_wait_near(g, NATIVE_ROOT_ENTERED);
@@ -459,7 +459,7 @@ static int guest_main_beside(void *arg)
     guest_check(c, raw_call(SYS_chdir, p->cwd), "working directory", p->cwd);
     guest_wait_limited(c);
     guest_note_usage(c->status);
-    guest_start(g);
+    native_guest_start(g);
 }
 
 /* As above, in namespaces that are made already; what comes late is read from the order that pid 1
@@ -483,7 +483,7 @@ static int guest_main_parked(void *arg)
     guest_tell(&g->done, NATIVE_FENCED);
     /* behind the filter: whatever it refuses would wait for pid 1, which waits for us */
     guest_wait(&g->step, NATIVE_ROOT_ENTERED);
-    guest_start(g);
+    native_guest_start(g);
 }
 
 static void guest_clone_beside(struct native_guest *g, int (*fn)(void *))

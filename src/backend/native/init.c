@@ -59,9 +59,9 @@ void native_pace_refusals(void)
     }
 }
 
-/* Answers one refused call. Only the number is read: pointers of a guest are never followed, and
- * the call is never let through. */
-static void init_answer(struct native_child *c, int listener)
+/* Answers one call. Only the number is read: pointers of a guest are never followed, and a refused
+ * call is never let through. */
+void native_init_answer(struct native_child *c, int listener)
 {
     struct native_status *status = c->status;
     native_pace_refusals();
@@ -74,7 +74,13 @@ static void init_answer(struct native_child *c, int listener)
     }
     unsigned nr = (unsigned)req.data.nr;
     struct seccomp_notif_resp resp = {.id = req.id, .error = -EPERM};
-    if (nr == SYS_mmap || nr == SYS_mremap) {
+    if (c->notes_objects && seccomp_is_noted(nr)) {
+        /* The filter allows it to everybody, whatever its arguments are: nothing that could change
+         * meanwhile was looked at. What matters is that it happened. */
+        c->made_objects = true;
+        resp.error = 0;
+        resp.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    } else if (nr == SYS_mmap || nr == SYS_mremap) {
         resp.error = -ENOMEM; /* what the kernel would answer; here it is also known */
         atomic_fetch_add(&status->memory_refused, 1);
     } else if (native_is_plain_fork(c->plan, nr, req.data.args[0])) {
@@ -94,7 +100,7 @@ void native_init_note_scratch(struct native_status *status)
 }
 
 /* A signal the supervisor forwards to the main process; false when the supervisor is gone. */
-static bool init_forward(int go_fd, pid_t main_pid)
+bool native_init_forward(int go_fd, pid_t main_pid)
 {
     unsigned char sig = 0;
     ssize_t n = read(go_fd, &sig, 1);
@@ -171,7 +177,7 @@ static _Noreturn void init_end(struct native_child *c, bool alone, int mounts_fd
 }
 
 /* Milliseconds until then, by our own clock, whatever the guest's shows; -1: for ever. */
-static int init_rest_ms(const struct native_status *status, uint64_t begun_ns)
+int native_init_rest_ms(const struct native_status *status, uint64_t begun_ns)
 {
     uint64_t gone = clock_ns() - begun_ns, end = status->wall_ns + INIT_LATE_NS;
     if (!status->wall_ns)
@@ -213,7 +219,7 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
             atomic_compare_exchange_strong(&status->state, &started, NATIVE_EXITED);
             init_end(c, alone, mounts_fd);
         }
-        int rest_ms = init_rest_ms(status, begun_ns);
+        int rest_ms = native_init_rest_ms(status, begun_ns);
         if (rest_ms == 0) {
             status->time_hit = 1;
             status->exited_ns = clock_ns(); /* whenever the supervisor gets to hear of it */
@@ -226,10 +232,10 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
             while (read(sigfd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))
                 ;
         }
-        if (fds[1].revents && !init_forward(c->go_fd, main_pid))
+        if (fds[1].revents && !native_init_forward(c->go_fd, main_pid))
             _exit(1); /* the supervisor is gone: take the guest along */
         if (fds[2].revents & POLLIN)
-            init_answer(c, listener);
+            native_init_answer(c, listener);
         else if (fds[2].revents)
             fds[2].fd = -1; /* no filtered process is left */
     }

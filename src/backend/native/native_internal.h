@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "backend/native/cgroup.h"
+#include "base/raw.h"
 #include "plan/plan.h"
 
 #define NATIVE_CALLS 512 /* denial counters, one per call number; the last one takes the rest */
@@ -65,6 +66,8 @@ struct native_status {
     _Atomic uint32_t ready;  /* it stands and waits for its order */
     _Atomic uint32_t reaped; /* its pid 1 is gone, with what it used in all: */
     uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
+    _Atomic uint32_t room; /* how far a room is: enum warm_stand */
+    _Atomic uint32_t over; /* a room that serves nobody any more, which is no failure */
     struct native_bound {
         uint64_t device, inode;  /* 0: an optional one that was not there */
     } bound[PLAN_PARKED_GRANTS]; /* the host paths it was given, in the plan's order */
@@ -94,6 +97,9 @@ struct native_child {
     size_t n_entries;
     int go_fd; /* a byte arrives when the ids are mapped (guests of root), later ones are signals to
                   forward; end of file means the supervisor is gone */
+    const uint64_t *key; /* of who lives behind the guests' filter (seccomp_keyed.c); NULL: nobody */
+    bool notes_objects;  /* it is told of objects that outlive their processes */
+    bool made_objects;   /* and there were some */
     int join_fd;         /* to an interpreter that becomes the guest's program; 0 or -1: none */
     int broker_fd;       /* takes the sockets of the guest's gate; -1: no way out */
     int stdio[3];        /* ends of our pipes */
@@ -119,6 +125,15 @@ struct native_child {
     bool tells_begun; /* the supervisor has work that waits until the guest runs */
 };
 
+/* A call that the guests' filter refuses, or asks about, unless it comes with the key; for who has
+ * none it is a bare call like any other. */
+static inline long native_keyed_call(const struct native_child *child, long nr, long a, long b,
+                                     long c)
+{
+    const uint64_t *key = child->key;
+    return raw_call6(nr, a, b, c, 0, key ? (long)key[0] : 0, key ? (long)key[1] : 0);
+}
+
 /* One guest as the supervisor holds it: guest.priv. */
 struct native {
     struct native_status *status;
@@ -131,6 +146,7 @@ struct native {
     unsigned ids[2]; /* of ours, 0: none: the guest's, and the root's of a container */
     /* own_kernel: what that kernel had used when the guest began, by its groups */
     uint64_t kernel_user_ns, kernel_sys_ns;
+    bool was_killed; /* by us */
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
     bool has_groups;         /* v1 groups of an earlier guest */
     char ready_path[NATIVE_READY_PATH]; /* as of native_child */
@@ -313,6 +329,10 @@ uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, int abi);
 /* guest.c: the process that becomes the guest's program */
 pid_t native_guest_clone(struct native_guest *g); /* after pid 1, which waits for its execve */
 void native_guest_begin(struct native_guest *g);  /* beside pid 1 */
+/* The last steps, for who starts guests without a pid 1 of its own: rlimits; execve, or the reason
+ * why not on the status page. Bare calls. */
+void native_guest_limits(struct native_child *c);
+_Noreturn void native_guest_start(struct native_guest *g);
 /* The same for a prepared guest: fenced at once, it starts with NATIVE_ROOT_ENTERED, which is when
  * pid 1 has its order. */
 void native_guest_park(struct native_guest *g);
@@ -355,6 +375,12 @@ void native_command_note_static(const struct plan *p, struct native_status *stat
 /* Before each answer to a refused call: past some thousand they wait. */
 bool native_is_notify_broken(int error);
 void native_pace_refusals(void);
+/* Answers one call that the filter sent to the listener. */
+void native_init_answer(struct native_child *c, int listener);
+/* Takes a signal for the main process from the supervisor and sends it; false: it is gone. */
+bool native_init_forward(int go_fd, pid_t main_pid);
+/* Milliseconds until nobody but us has ended the guest in time, -1: for ever. */
+int native_init_rest_ms(const struct native_status *status, uint64_t begun_ns);
 /* Was the guest's own disk full? Asked while its mounts still stand. */
 void native_init_note_scratch(struct native_status *status);
 /* Was this call sent to the listener because one process is the limit? One that asks for namespaces

@@ -23,6 +23,7 @@
 static void native_kill(struct guest *g)
 {
     struct native *n = g->priv;
+    n->was_killed = true;
     /* tier full: the kernel ends the whole pid namespace with its pid 1 */
     if (n->warm)
         sys_pidfd_send_signal(n->pidfd, SIGKILL);
@@ -146,11 +147,17 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
         u->cpu_sys_ns = st->guest_sys_ns;
     } else if (!c.has_cpu) {
         uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
+        if (n->warm && warm_is_room(n->warm)) { /* whose pid 1 has waited for orphans only */
+            user += st->guest_user_ns;
+            sys += st->guest_sys_ns;
+        }
         u->cpu_user_ns = user > st->setup_user_ns ? user - st->setup_user_ns : 0;
         u->cpu_sys_ns = sys > st->setup_sys_ns ? sys - st->setup_sys_ns : 0;
     }
     if (!c.has_memory)
-        u->peak_memory_bytes = st->all_dead ? st->guest_rss_bytes : (uint64_t)ru->ru_maxrss * 1024;
+        u->peak_memory_bytes = st->all_dead
+                                   ? st->guest_rss_bytes
+                                   : MAX((uint64_t)ru->ru_maxrss * 1024, st->guest_rss_bytes);
 }
 
 static void finish_denials(const struct native_status *st, struct backend_outcome *o)
@@ -335,6 +342,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
         cgroup_remove_v1(n->cgroup);
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
+    if (early && n->warm && !n->was_killed && warm_keep_room(n->warm, &n->go_fd, &g->event_fd))
+        n->pidfd = -1; /* stays with the room */
     util_close(&g->event_fd);
     native_sweep(g->plan, false); /* of a guest that was gone before there was time for it */
     if (early && finish_may_wait(g)) {

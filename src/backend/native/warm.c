@@ -52,6 +52,9 @@ void warm_unref_guest(struct warm *w)
 
 void warm_close(struct warm *w)
 {
+    w->has_rooms = false;
+    for (struct warm_guest *g; (g = warm_take_back(w));)
+        warm_drop(g);
     warm_unref(w);
 }
 
@@ -131,6 +134,7 @@ int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
     w->own_id = w->own_host_ids ? native_id_take() : 0;
     w->cgroups = plan->cgroups;
     w->limits = plan->limits;
+    w->has_rooms = warm_may_have_rooms(plan, interpreter);
     /* Beside v1 groups the v2 one would only kill and count, and a process of the pool's user
      * cannot be cloned into it; moving it later takes milliseconds. */
     if (w->cgroups.kind != HOST_CGROUP_V2)

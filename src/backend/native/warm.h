@@ -2,7 +2,9 @@
  *
  *   supervisor ── spawner            pid 1 of a pool's own namespaces, in a template of the root
  *                    ├─ pid 1 of a prepared guest      all walls up, waits for its order
- *                    └─ pid 1 of another
+ *                    ├─ pid 1 of another
+ *                    ├─ pid 1 of a room                sleeps
+ *                    └─ its porter                     starts guests in it, one after the other
  *
  * A spawner serves one plan key (plan_key.c). Its user namespace, the pool's, lies between the
  * host's and those of its guests; each guest gets user, mount, pid, ipc, uts and time namespaces
@@ -10,7 +12,8 @@
  * earlier guests left as it was (warm_netns.c). It owns none but its user, cgroup and time
  * namespace: what stands around it belongs to the pool.
  *
- * A prepared guest is used once. Its order (command, environment, files, limits) reaches it on its
+ * A prepared guest is used once; a room serves guests for as long as each leaves it as it was
+ * (warm_room.c), and is given up otherwise. The order (command, environment, files, limits) reaches it on its
  * lifeline; nothing of any run reaches the spawner. Everything here but warm_spawner.c,
  * warm_netns.c and warm_guest.c runs in the supervisor. */
 #ifndef NATIVE_WARM_H
@@ -42,6 +45,12 @@ bool warm_is_ready(const struct warm_guest *guest);
 /* Of one that is ready: do the plan's granted paths mean what it was given? (warm_grants.c) */
 bool warm_is_current(const struct warm_guest *guest, const struct plan *plan);
 bool warm_has_failed(const struct warm_guest *guest);
+/* A room that serves nobody any more; it is dropped, and that is no failure. */
+bool warm_is_over(const struct warm_guest *guest);
+/* It served before: until it is ready it is not known whether it will again. */
+bool warm_has_served(const struct warm_guest *guest);
+/* A room whose guest has ended, as if it were newly parked; NULL: none. */
+struct warm_guest *warm_take_back(struct warm *warm);
 uint64_t warm_born_ns(const struct warm_guest *guest);
 void warm_drop(struct warm_guest *guest);
 /* Gives it its order: as backend.start, for a plan of the same key. The guest may still be in the
@@ -50,9 +59,13 @@ void warm_drop(struct warm_guest *guest);
 int warm_claim(struct warm_guest *guest, const struct plan *plan, struct guest *ret_guest,
                struct cordon_err *err);
 
+bool warm_is_room(const struct warm_guest *guest);
 /* For the native backend: the end of a claimed guest. */
 void warm_wait(struct warm_guest *guest, struct rusage *ret_usage);
 void warm_release(struct warm_guest *guest);
+/* All processes of its guest are gone, and it was not killed: takes the descriptors if it is a room
+ * that may serve another. False: it is released like any other. */
+bool warm_keep_room(struct warm_guest *guest, int *go_fd, int *done_fd);
 /* Takes its groups, all processes in which are gone, for another guest. False: they stay the
  * caller's. */
 struct cgroup;

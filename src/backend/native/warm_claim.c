@@ -47,6 +47,12 @@ static void claim_unlink(struct warm_guest *g)
 void warm_release(struct warm_guest *g)
 {
     struct warm *w = g->warm;
+    if (g->returns) {
+        warm_room_return(g);
+        return;
+    }
+    if (g->is_room)
+        warm_room_note_end(g);
     claim_unlink(g);
     w->slots[g->slot] = g->error ? WARM_FREE : WARM_ENDING;
     native_id_give(g->id);
@@ -92,8 +98,25 @@ static int claim_groups(struct warm_guest *g, struct cordon_err *err)
     return where->kind == HOST_CGROUP_V1 ? cgroup_create_v1(g->cgroup, where, &g->limits, err) : 0;
 }
 
-/* fds: what goes to the guest, closed by the caller but for those that belong to the groups. */
-static int claim_open(struct warm_guest *g, unsigned id, int *fds, struct cordon_err *err)
+/* fds: the guest's ends of its standard streams. */
+static int claim_streams(struct warm_guest *g, int *fds, struct cordon_err *err)
+{
+    int pair[2];
+    for (int i = 0; i < 3; i++) {
+        if (pipe2(pair, O_CLOEXEC) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "pipe");
+        g->stdio[i] = pair[i == 0];
+        fds[i] = pair[i != 0];
+        /* the guest may open its streams again by /dev/stdout: they must be its own */
+        if (g->warm->own_host_ids && fchown(fds[i], g->id, g->id) < 0)
+            return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "owner of a pipe");
+    }
+    return 0;
+}
+
+/* fds: what goes to the guest, closed by the caller but for those that belong to the groups. Streams
+ * and groups of a room come with each guest. */
+static int claim_open(struct warm_guest *g, int *fds, struct cordon_err *err)
 {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -104,16 +127,7 @@ static int claim_open(struct warm_guest *g, unsigned id, int *fds, struct cordon
         return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "pipe");
     g->done_fd = pair[0];
     fds[1] = pair[1];
-    for (int i = 0; i < 3; i++) {
-        if (pipe2(pair, O_CLOEXEC) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "pipe");
-        g->stdio[i] = pair[i == 0];
-        fds[2 + i] = pair[i != 0];
-        /* the guest may open its streams again by /dev/stdout: they must be its own */
-        if (g->warm->own_host_ids && fchown(fds[2 + i], id, id) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "owner of a pipe");
-    }
-    return 0;
+    return g->is_room ? 0 : claim_streams(g, fds + WARM_ROOM_FDS, err);
 }
 
 static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
@@ -126,12 +140,12 @@ static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
     int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX + PLAN_PARKED_GRANTS];
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fds[i] = -1;
-    struct warm_spawn m = {.slot = g->slot, .serial = g->serial};
+    struct warm_spawn m = {.slot = g->slot, .serial = g->serial, .is_room = g->is_room};
     m.id = g->id ? warm_id_inside(w, g->id) : 0;
-    int r = claim_open(g, g->id, fds, err);
-    if (r == 0)
+    int r = claim_open(g, fds, err);
+    if (r == 0 && !g->is_room)
         r = claim_groups(g, err);
-    size_t n = WARM_SPAWN_FDS;
+    size_t n = g->is_room ? WARM_ROOM_FDS : WARM_SPAWN_FDS;
     if (r == 0 && g->cgroup) {
         int group = cgroup_clone_fd(g->cgroup);
         m.has_group = group >= 0;
@@ -170,6 +184,7 @@ int warm_park(struct warm *w, struct warm_guest **ret, struct cordon_err *err)
                              .done_fd = -1,
                              .pidfd = -1,
                              .stdio = {-1, -1, -1},
+                             .is_room = warm_wants_room(w),
                              .born_ns = clock_ns()};
     w->guests = g;
     w->refs++;
@@ -227,10 +242,26 @@ static int claim_limits(struct warm_guest *g, const struct plan_limits *l, struc
     return cgroup_relimit(g->cgroup, l, err);
 }
 
+/* What a room gets with each guest, behind the order's other descriptors. */
+static int claim_room(struct warm_guest *g, struct warm_order *order, int *streams, int *fds,
+                      size_t *n, struct cordon_err *err)
+{
+    if (!g->is_room)
+        return 0;
+    if (claim_streams(g, streams, err) < 0)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        fds[(*n)++] = streams[i];
+    order->n_streams = 3;
+    order->n_entries = g->cgroup ? (uint32_t)cgroup_entries(g->cgroup, fds + *n) : 0;
+    *n += order->n_entries;
+    return 0;
+}
+
 static int claim_order(struct warm_guest *g, const struct plan *plan, struct cordon_err *err)
 {
     _cleanup_buf_ struct buf body = BUF_INIT(CLAIM_BODY_MAX);
-    int fds[WARM_FDS_MAX], files[WARM_FDS_MAX];
+    int fds[WARM_FDS_MAX], files[WARM_FDS_MAX], streams[3] = {-1, -1, -1};
     size_t n = 0;
     if (warm_order_encode(plan, &body) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "pool", E2BIG, "order");
@@ -253,12 +284,16 @@ static int claim_order(struct warm_guest *g, const struct plan *plan, struct cor
             fds[n++] = files[i];
             order.n_files++;
         }
+    if (r == 0)
+        r = claim_room(g, &order, streams, fds, &n, err);
     struct iovec parts[2] = {{&order, sizeof(order)}, {body.data, body.len}};
     if (r == 0 && warm_send(g->go_fd, parts, order.is_memfd ? 1 : 2, fds, n, 0) < 0)
         r = err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "order");
     util_close(&memfd);
     for (size_t i = 0; i < plan->n_files; i++)
         util_close(&files[i]);
+    for (int i = 0; i < 3; i++)
+        util_close(&streams[i]);
     return r;
 }
 
@@ -267,8 +302,8 @@ int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_
 {
     struct native *n = calloc(1, sizeof(*n));
     g->status->wall_ns = plan->limits.wall_ns;
-    if (!n || claim_await(g, err) < 0 || claim_limits(g, &plan->limits, err) < 0 ||
-        claim_order(g, plan, err) < 0) {
+    if (!n || claim_await(g, err) < 0 || (g->is_room && claim_groups(g, err) < 0) ||
+        claim_limits(g, &plan->limits, err) < 0 || claim_order(g, plan, err) < 0) {
         if (!n)
             err_nomem(err, "pool");
         free(n);
@@ -276,6 +311,8 @@ int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_
         return -1;
     }
     g->is_claimed = true;
+    if (++g->runs > 1)
+        g->warm->spoilt = 0;
     *n = (struct native){.status = g->status,
                          .cgroup = TAKE_PTR(g->cgroup),
                          .go_fd = TAKE_FD(g->go_fd),

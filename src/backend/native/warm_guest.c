@@ -5,17 +5,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/raw.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -33,8 +38,10 @@ static int guest_keep(struct native_child *c, int fd)
  * lowest numbers, by way of numbers that nobody has. */
 static void guest_keep_only_ours(struct native_child *c)
 {
-    int *ours[3 + CGROUP_ENTRIES_MAX] = {&c->go_fd, &c->done_fd};
-    size_t n = 2;
+    int *ours[3 + CGROUP_ENTRIES_MAX] = {&c->go_fd};
+    size_t n = 1;
+    if (c->done_fd >= 0)
+        ours[n++] = &c->done_fd;
     if (c->join_fd > 0)
         ours[n++] = &c->join_fd;
     for (size_t i = 0; i < c->n_entries; i++)
@@ -119,40 +126,40 @@ static void guest_set_clocks(struct native_child *c, int fd)
     close(fd);
 }
 
-/* The order as it came, for a program that is there already. */
-struct guest_order {
-    struct warm_order head;
-    char body[WARM_INLINE_MAX];
-    int memfd;
-};
-
-/* Waits for what this guest is to do. End of file: it is not wanted any more. */
-static void guest_receive_order(struct native_child *c, struct guest_order *ret)
+/* End of file: nobody is wanted any more. */
+void warm_guest_receive(struct native_child *c, const struct plan *plan, struct warm_taken *ret)
 {
     static char body[WARM_INLINE_MAX] __attribute__((aligned(8)));
+    static char as_it_came[WARM_INLINE_MAX]; /* for a program that is there already */
     static struct plan late;
     static struct plan_file files[WARM_FDS_MAX];
     static int file_fds[WARM_FDS_MAX];
-    struct warm_order order;
-    struct iovec parts[2] = {{&order, sizeof(order)}, {body, sizeof(body)}};
-    int fds[WARM_FDS_MAX];
-    size_t n_fds;
-    ssize_t n = warm_recv(c->go_fd, parts, 2, fds, &n_fds, 0);
-    if (n < (ssize_t)sizeof(order) || n_fds != order.n_files + order.is_memfd)
+    struct iovec parts[2] = {{&ret->head, sizeof(ret->head)}, {body, sizeof(body)}};
+    ssize_t n = warm_recv(c->go_fd, parts, 2, ret->fds, &ret->n_fds, 0);
+    const struct warm_order *head = &ret->head;
+    size_t n_late = head->is_memfd + head->n_files; /* then what a room gets with each guest */
+    if (n < (ssize_t)sizeof(*head) || head->n_entries > CGROUP_ENTRIES_MAX ||
+        ret->n_fds != n_late + head->n_streams + head->n_entries)
         _exit(1);
-    void *bytes = body;
-    if (order.is_memfd) {
-        bytes = mmap(NULL, order.len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fds[0], 0);
-        if (bytes == MAP_FAILED)
+    ret->mapped = NULL;
+    ret->memfd = head->is_memfd ? ret->fds[0] : -1;
+    ret->body = body;
+    if (c->join_fd > 0 && !head->is_memfd)
+        ret->body = memcpy(as_it_came, body, head->len);
+    if (head->is_memfd) {
+        ret->mapped = mmap(NULL, head->len, PROT_READ | PROT_WRITE, MAP_PRIVATE, ret->memfd, 0);
+        if (ret->mapped == MAP_FAILED)
             native_child_fail(c, "start", errno, "order");
     }
-    ret->head = order;
-    ret->memfd = order.is_memfd ? fds[0] : -1;
-    if (c->join_fd > 0 && !order.is_memfd)
-        memcpy(ret->body, body, order.len);
-    late = *c->plan;
-    if (warm_order_decode(bytes, order.len, &late, files, file_fds, fds + order.is_memfd) < 0)
+    late = *plan;
+    if (warm_order_decode(ret->mapped ? ret->mapped : body, head->len, &late, files, file_fds,
+                          ret->fds + head->is_memfd) < 0)
         native_child_fail(c, "start", EPROTO, "order");
+    if (head->n_streams == ARRAY_SIZE(c->stdio)) {
+        memcpy(c->stdio, ret->fds + n_late, sizeof(c->stdio));
+        c->n_entries = head->n_entries;
+        memcpy(c->entries, ret->fds + n_late + head->n_streams, c->n_entries * sizeof(int));
+    }
     c->plan = &late;
     c->file_fds = file_fds;
 }
@@ -164,11 +171,11 @@ static void guest_hide(struct native_child *c)
         native_child_fail(c, "dumpable", errno, "prctl");
 }
 
-static struct guest_order *guest_take_order(struct native_child *c, int clocks_fd)
+static const struct warm_taken *guest_take_order(struct native_child *c, int clocks_fd)
 {
-    static struct guest_order order;
+    static struct warm_taken order;
     atomic_store(&c->status->ready, 1);
-    guest_receive_order(c, &order);
+    warm_guest_receive(c, c->plan, &order);
     native_child_copy_files(c);
     if (c->plan->hands_back_cwd)
         native_collect_send(c);
@@ -193,7 +200,7 @@ static _Noreturn void guest_wait_interpreter(struct native_child *c, struct nati
     util_close(&time_fd);
     native_drop_last_capability(c);
     native_fence_cores_of(c, g->pid);
-    const struct guest_order *order = guest_take_order(c, -1);
+    const struct warm_taken *order = guest_take_order(c, -1);
     native_guest_limit(g);
     c->status->started_ns = clock_ns();
     atomic_store(&c->status->state, NATIVE_STARTED);
@@ -228,7 +235,39 @@ static _Noreturn void guest_wait_alone(struct native_child *c, struct native_gue
     native_init_run(c, g->pid, g);
 }
 
-_Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_network)
+static void guest_tell_room(struct native_child *c, enum warm_stand stand)
+{
+    atomic_store(&c->status->room, stand);
+    raw_call(SYS_futex, &c->status->room, FUTEX_WAKE, 1);
+}
+
+/* pid 1 of a room: sleeps, takes orphans that have died, and ends with the porter, who starts the
+ * guests (warm_porter.c). It may be looked into until the porter has joined; then it is closed, and
+ * only then the first guest comes. */
+static _Noreturn void guest_hold_room(struct native_child *c, int sig_fd)
+{
+    char byte;
+    guest_tell_room(c, WARM_ROOM_STANDS);
+    native_child_wait(c);
+    guest_hide(c);
+    native_drop_last_capability(c);
+    guest_tell_room(c, WARM_ROOM_HELD);
+    munmap(c->status, sizeof(union warm_page));
+    struct pollfd fds[2] = {{.fd = sig_fd, .events = POLLIN}, {.fd = c->go_fd, .events = POLLIN}};
+    for (;;) {
+        struct signalfd_siginfo drop;
+        while (read(sig_fd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))
+            ;
+        while (waitpid(-1, NULL, WNOHANG | __WALL) > 0)
+            ;
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            _exit(1);
+        if (fds[1].revents && read(c->go_fd, &byte, 1) <= 0)
+            _exit(0);
+    }
+}
+
+_Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_network, bool is_room)
 {
     static struct native_guest guest;
     const struct plan *p = c->plan;
@@ -251,6 +290,8 @@ _Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_net
     guest.sig_fd = native_child_signals(c, false);
     native_drop_bounding_set(c); /* a new user namespace begins with all of them */
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SYS_TIME);
+    if (is_room)
+        guest_hold_room(c, guest.sig_fd);
     guest.fence_fd = native_fence_make(c, -1);
     if (c->join_fd > 0)
         guest_wait_interpreter(c, &guest);

@@ -45,6 +45,9 @@ struct warm {
     struct warm_groups idle[WARM_GROUPS];
     size_t n_idle;
     struct plan grants; /* root's: only its operations, those that bind granted paths */
+    bool has_rooms;               /* guests of this kind may follow each other in one */
+    unsigned spoilt, asked;       /* rooms in a row that served but one; requests since */
+    struct warm_guest *returned;  /* rooms whose guest has ended */
 };
 
 struct warm_guest {
@@ -61,10 +64,19 @@ struct warm_guest {
     int error;   /* of the spawner; 0: none */
     uint64_t born_ns;
     bool is_claimed;
+    bool is_room, returns;
+    unsigned runs; /* that it was claimed for */
+    struct warm_guest *next_returned;
+};
+
+/* How far a room is, on its status page. */
+enum warm_stand {
+    WARM_ROOM_STANDS = 1, /* its pid 1 has built it, and waits for the porter */
+    WARM_ROOM_HELD,       /* pid 1 is hidden and has no rights left: guests may come */
 };
 
 /* supervisor → spawner, with descriptors: lifeline, done, three streams, [v2 group], entries of v1
- * groups, mounts of granted paths */
+ * groups, mounts of granted paths; of a room the first two only */
 struct warm_spawn {
     uint32_t slot;
     uint32_t serial; /* tells guests of one slot apart */
@@ -73,8 +85,10 @@ struct warm_spawn {
     uint32_t n_entries;
     uint32_t n_grants; /* paths of the host that are given with it */
     uint32_t grants;   /* bit i: the i-th of them is there */
+    uint32_t is_room;  /* guests come one after the other */
 };
 #define WARM_SPAWN_FDS 5
+#define WARM_ROOM_FDS 2
 
 /* spawner → supervisor, with a pidfd unless error is set */
 struct warm_spawned {
@@ -102,6 +116,15 @@ int warm_root_host(struct native_child *c);
  * /proc of its own; host_fd: the host's mounts, by way of which granted paths are opened (-1: they
  * were by the supervisor, or there are none). */
 void warm_root_copy(struct native_child *c, int template_fd, int host_fd);
+
+/* warm_rooms.c */
+bool warm_may_have_rooms(const struct plan *plan, bool interpreter);
+/* Is the next guest of this kind to have one? */
+bool warm_wants_room(struct warm *warm);
+/* Its guest has ended, and it returns. */
+void warm_room_return(struct warm_guest *guest);
+/* It goes: how many it has served says whether more are worth it. */
+void warm_room_note_end(struct warm_guest *guest);
 
 /* warm_grants.c: what of the plan's paths is needed for guests to come */
 int warm_grants_copy(struct warm *warm, const struct plan *plan, struct cordon_err *err);
@@ -132,6 +155,10 @@ int warm_netns_take(unsigned slot);
 void warm_netns_refill(void);
 void warm_netns_leave(void); /* back from one of the store; ends the process if it cannot */
 void warm_netns_return(unsigned slot); /* every process of the guest is gone */
+/* The same look for a room's own, by its porter: from inside; as it is to stay; is it so? */
+bool warm_netns_own_open(void);
+bool warm_netns_own_begin(void);
+bool warm_netns_own_is_untouched(void);
 /* warm_zygote.c, in the spawner: starts the interpreter, gives the socket for its commands */
 int warm_zygote_start(struct native_child *c, int folder_fd);
 /* in a guest's pid 1: lets the forked interpreter through the walls, gives its number */
@@ -139,7 +166,35 @@ pid_t warm_zygote_admit(struct native_child *c, const struct native_guest *g, in
 /* and hands the order on, as it came */
 void warm_zygote_order(struct native_child *c, const struct warm_order *order, const void *body,
                        int memfd);
-/* warm_guest.c, never returns */
-_Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_network);
+/* warm_guest.c, never returns. is_room: as its pid 1 only, whose go_fd is the porter's lifeline. */
+_Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_network, bool is_room);
+/* Waits on go_fd for an order, which the plan gets. It stays where it is until the next. */
+struct warm_taken {
+    struct warm_order head;
+    const char *body; /* NULL: in the memfd */
+    int memfd;
+    void *mapped;
+    int fds[WARM_FDS_MAX];
+    size_t n_fds;
+};
+void warm_guest_receive(struct native_child *c, const struct plan *plan, struct warm_taken *ret);
+
+/* warm_porter.c, never returns. Of a room; pid_fd: its pid 1, whose number is pid. */
+struct warm_porter {
+    unsigned id;     /* the user of its guests in the pool's namespace, from the first */
+    pid_t pid;       /* the room's pid 1 */
+    int pid_fd;      /* the same */
+    int lifeline_fd; /* pid 1 ends with the other end */
+};
+_Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *porter);
+
+/* warm_room.c, in the porter: all that a guest could leave behind for the next. open is called in
+ * the room's network, with a /proc that shows its pid 1; begin when nothing of ours changes it any
+ * more; is_alone when the guest's main process was waited for: no other is left; is_as_new says
+ * whether the next one could tell. */
+bool warm_room_open(const struct warm_porter *porter);
+bool warm_room_begin(void);
+bool warm_room_is_alone(unsigned *ret_others);
+bool warm_room_is_as_new(void);
 
 #endif

@@ -91,8 +91,8 @@ static bool netns_is_untouched(const struct netns *n)
            now->len == reference->len && memcmp(now->bytes, reference->bytes, now->len) == 0;
 }
 
-/* In the new namespace. */
-static bool netns_fill(struct netns *n)
+/* Of the namespace we are in. */
+static bool netns_open_files(struct netns *n)
 {
     char path[64];
     for (size_t i = 0; i < NETNS_FILES; i++) {
@@ -101,6 +101,14 @@ static bool netns_fill(struct netns *n)
         if (i < NETNS_FILES_IPV4 && n->files[i] < 0)
             return false;
     }
+    return true;
+}
+
+/* In the new namespace. */
+static bool netns_fill(struct netns *n)
+{
+    if (!netns_open_files(n))
+        return false;
     n->fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     return n->fd >= 0 && native_netns_loopback_up() >= 0;
 }
@@ -128,6 +136,18 @@ static bool netns_make(struct netns *n)
     return ok;
 }
 
+/* Room for two texts; false: there is none. */
+static bool netns_make_texts(void)
+{
+    size_t size = 2 * sizeof(struct netns_text);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || madvise(memory, size, MADV_DONTFORK) < 0)
+        return false;
+    reference = memory;
+    now = reference + 1;
+    return true;
+}
+
 void warm_netns_init(void)
 {
     for (size_t i = 0; i < NETNS_KEPT; i++) {
@@ -135,13 +155,26 @@ void warm_netns_init(void)
         for (size_t j = 0; j < NETNS_FILES; j++)
             kept[i].files[j] = -1;
     }
-    size_t size = 2 * sizeof(struct netns_text);
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     own_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (memory == MAP_FAILED || own_fd < 0 || madvise(memory, size, MADV_DONTFORK) < 0)
-        return; /* without a store, then */
-    reference = memory;
-    now = reference + 1;
+    if (own_fd >= 0)
+        netns_make_texts(); /* without a store, if not */
+}
+
+/* ---- in a porter, which has none of the store's descriptors ---- */
+
+bool warm_netns_own_open(void)
+{
+    return netns_make_texts() && netns_open_files(&kept[0]);
+}
+
+bool warm_netns_own_begin(void)
+{
+    return netns_read(&kept[0], reference);
+}
+
+bool warm_netns_own_is_untouched(void)
+{
+    return netns_is_untouched(&kept[0]);
 }
 
 /* After a request that found none: for the next one. */

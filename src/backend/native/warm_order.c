@@ -40,7 +40,7 @@ static uint64_t order_list(struct buf *out, char *const *words, uint64_t *ret_n)
 int warm_order_encode(const struct plan *p, struct buf *out)
 {
     struct warm_order_body body = {.n_rlimits = p->n_rlimits, .n_files = p->n_files};
-    if (p->n_files > WARM_FDS_MAX - 4)
+    if (p->n_files > WARM_FDS_MAX - 4 - CGROUP_ENTRIES_MAX)
         return -1;
     order_put(out, &body, sizeof(body));
     body.argv = order_list(out, p->argv, &body.n_argv);

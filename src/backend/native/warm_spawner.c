@@ -25,7 +25,8 @@ struct spawner {
     int root_fd; /* mount namespace that guests' are copied from */
     int host_fd; /* and the one their granted paths come from, -1: the supervisor opens them */
     union warm_page *pages;
-    pid_t pids[WARM_SLOTS];
+    pid_t pids[WARM_SLOTS];    /* pid 1 of each guest */
+    pid_t porters[WARM_SLOTS]; /* of rooms; 0: none */
 };
 
 /* Nothing of the supervisor's but the socket; the standard numbers are taken, so that no received
@@ -51,6 +52,22 @@ static void spawner_keep_only_ours(struct native_child *c, int *sock, int *folde
         native_child_fail(c, "descriptors", errno, "close_range");
 }
 
+/* Both processes of a room are gone, or the only one of another guest. */
+static void spawner_note_gone(struct spawner *s, unsigned slot)
+{
+    if (s->pids[slot] || s->porters[slot])
+        return;
+    warm_netns_return(slot);
+    atomic_store(&s->pages[slot].status.reaped, 1);
+}
+
+static void spawner_note_usage(struct native_status *st, const struct rusage *ru)
+{
+    st->reaped_user_ns = native_tv_ns(ru->ru_utime);
+    st->reaped_sys_ns = native_tv_ns(ru->ru_stime);
+    st->reaped_rss_bytes = (uint64_t)ru->ru_maxrss * 1024;
+}
+
 static void spawner_reap(struct spawner *s)
 {
     struct signalfd_siginfo drop;
@@ -63,41 +80,48 @@ static void spawner_reap(struct spawner *s)
         if (pid <= 0)
             return;
         for (unsigned slot = 1; slot < WARM_SLOTS; slot++) {
-            if (s->pids[slot] != pid)
+            if (s->pids[slot] == pid) {
+                s->pids[slot] = 0;
+                spawner_note_usage(&s->pages[slot].status, &ru);
+            } else if (s->porters[slot] == pid) {
+                s->porters[slot] = 0;
+            } else {
                 continue;
-            struct native_status *st = &s->pages[slot].status;
-            s->pids[slot] = 0;
-            warm_netns_return(slot);
-            st->reaped_user_ns =
-                (uint64_t)ru.ru_utime.tv_sec * 1000000000u + (uint64_t)ru.ru_utime.tv_usec * 1000u;
-            st->reaped_sys_ns =
-                (uint64_t)ru.ru_stime.tv_sec * 1000000000u + (uint64_t)ru.ru_stime.tv_usec * 1000u;
-            st->reaped_rss_bytes = (uint64_t)ru.ru_maxrss * 1024;
-            atomic_store(&st->reaped, 1);
+            }
+            spawner_note_gone(s, slot);
             break;
         }
     }
 }
 
-/* In the new process: its own page stays, those of the others go. */
+/* In a new process: its own page stays, those of the others go. */
+static void spawner_leave_pages(struct spawner *s, unsigned slot)
+{
+    struct native_child *c = s->template;
+    char *pages = (char *)s->pages;
+    size_t from = slot * sizeof(union warm_page), size = sizeof(union warm_page);
+    c->status = &s->pages[slot].status;
+    if (munmap(pages, from) < 0 || munmap(pages + from + size, WARM_SLOTS * size - from - size) < 0)
+        native_child_fail(c, "start", errno, "status pages");
+}
+
+/* fds: of the message; of a room, its end of the porter's lifeline. */
 static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *m, const int *fds,
                                     int net_fd)
 {
     struct native_child *c = s->template;
-    char *pages = (char *)s->pages;
-    size_t from = m->slot * sizeof(union warm_page), size = sizeof(union warm_page);
-    c->status = &s->pages[m->slot].status;
-    if (munmap(pages, from) < 0 || munmap(pages + from + size, WARM_SLOTS * size - from - size) < 0)
-        native_child_fail(c, "start", errno, "status pages");
+    spawner_leave_pages(s, m->slot);
     if (net_fd >= 0 && setns(net_fd, CLONE_NEWNET) < 0)
         native_child_fail(c, "network namespace", errno, "setns");
     warm_root_copy(c, s->root_fd, s->host_fd);
     c->go_fd = fds[0];
-    c->done_fd = fds[1];
+    c->done_fd = m->is_room ? -1 : fds[1];
     for (int i = 0; i < 3; i++)
-        c->stdio[i] = fds[2 + i];
-    size_t at = WARM_SPAWN_FDS + (m->has_group ? 1 : 0);
+        c->stdio[i] = m->is_room ? i : fds[2 + i];
     c->join_fd = s->zygote_fd;
+    if (m->is_room)
+        warm_guest_main(c, m->id, net_fd >= 0, true);
+    size_t at = WARM_SPAWN_FDS + (m->has_group ? 1 : 0);
     c->n_entries = MIN(m->n_entries, (uint32_t)CGROUP_ENTRIES_MAX);
     for (size_t i = 0; i < c->n_entries; i++)
         c->entries[i] = fds[at + i];
@@ -105,13 +129,30 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
     for (size_t i = 0, k = 0; i < c->plan->n_ops && k < m->n_grants; i++)
         if (plan_is_grant(&c->plan->ops[i]))
             c->mount_fds[i] = m->grants & 1u << k++ ? fds[at++] : -1;
-    warm_guest_main(c, m->id, net_fd >= 0);
+    warm_guest_main(c, m->id, net_fd >= 0, false);
+}
+
+/* Beside pid 1, outside its namespace. Without it pid 1 ends by itself: the lifeline is closed. */
+static pid_t spawner_porter(struct spawner *s, const struct warm_spawn *m, const int *fds,
+                            struct warm_porter *at)
+{
+    struct clone_args args = {.exit_signal = SIGCHLD};
+    pid_t pid = sys_clone3(&args);
+    if (pid != 0)
+        return pid;
+    struct native_child *c = s->template;
+    spawner_leave_pages(s, m->slot);
+    c->go_fd = fds[0];
+    c->done_fd = fds[1];
+    warm_porter_main(c, at);
 }
 
 static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const int *fds)
 {
     struct warm_spawned reply = {.slot = m->slot, .serial = m->serial};
-    int pidfd = -1, net_fd = warm_netns_take(m->slot);
+    int pidfd = -1, net_fd = warm_netns_take(m->slot), life[2] = {-1, -1};
+    if (m->is_room && pipe2(life, O_CLOEXEC) < 0)
+        _exit(1);
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                  (m->has_group ? CLONE_INTO_CGROUP : 0),
@@ -120,12 +161,22 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
         .cgroup = m->has_group ? (uint64_t)fds[WARM_SPAWN_FDS] : 0,
     };
     pid_t pid = sys_clone3(&args);
-    if (pid == 0)
-        spawner_child(s, m, fds, net_fd);
+    if (pid == 0) {
+        util_close(&life[1]);
+        spawner_child(s, m, m->is_room ? life : fds, net_fd);
+    }
     reply.error = pid < 0 ? errno : 0;
     if (pid > 0)
         s->pids[m->slot] = pid;
-    else
+    if (pid > 0 && m->is_room) {
+        struct warm_porter at = {
+            .id = m->id, .pid = pid, .pid_fd = pidfd, .lifeline_fd = life[1]};
+        pid_t porter = spawner_porter(s, m, fds, &at);
+        s->porters[m->slot] = MAX(porter, 0);
+    }
+    util_close(&life[0]);
+    util_close(&life[1]);
+    if (pid < 0)
         warm_netns_return(m->slot);
     struct iovec part = {&reply, sizeof(reply)};
     if (warm_send(s->sock, &part, 1, &pidfd, pid > 0 ? 1 : 0, 0) < 0)
@@ -144,8 +195,9 @@ static void spawner_request(struct spawner *s)
     ssize_t n = warm_recv(s->sock, &part, 1, fds, &n_fds, 0);
     if (n != sizeof(m))
         _exit(0); /* the pool is closed: every guest goes with its pid namespace */
-    size_t wanted = WARM_SPAWN_FDS + (m.has_group ? 1u : 0u) + m.n_entries +
-                    (size_t)__builtin_popcount(m.grants);
+    size_t wanted = m.is_room ? WARM_ROOM_FDS
+                              : WARM_SPAWN_FDS + (m.has_group ? 1u : 0u) + m.n_entries +
+                                    (size_t)__builtin_popcount(m.grants);
     if (m.slot == 0 || m.slot >= WARM_SLOTS || n_fds != wanted)
         _exit(1);
     spawner_spawn(s, &m, fds);

@@ -1,0 +1,425 @@
+/* The porter of a room: starts one guest after the other in namespaces that were made once.
+ *
+ * It stands outside the room's pid namespace, so no guest can name it, signal it, read its clocks or
+ * change anything of it; and behind the guests' own walls, root, Landlock and filter, which its
+ * children are born with. Its rights are the pool's, as the spawner's are; a guest's process leaves
+ * them before its execve, for a user namespace that it never comes back from. What the filter
+ * refuses to guests the porter does with a key of its own (seccomp_keyed.c).
+ *
+ *   spawner ─┬─ pid 1 of the room    sleeps for as long as nobody is orphaned
+ *            └─ porter               takes the order, starts the guest, waits, looks, tells
+ *                  └─ guest          number 2 in the room, each of them
+ *
+ * When a guest has ended and nothing of it is left (warm_room.c) the room is ready again; else the
+ * porter ends, and pid 1 with it, and whatever is left with pid 1. After the filter stands: no
+ * malloc, no decisions, and only calls that guests have too. */
+#include "backend/native/warm_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/raw.h"
+#include "base/sys.h"
+#include "base/util.h"
+
+#define PORTER_FDS_FROM 32
+#define PORTER_STACK 32768
+#define PORTER_GUEST 2 /* its number in the room: pid 1 is there already */
+
+struct porter {
+    struct native_child *c;
+    const struct plan *plan; /* without an order */
+    struct warm_porter at;
+    int user_fd;     /* the user namespace of the guests */
+    int clocks_fd;   /* where offsets of their clocks go, -1: nowhere */
+    int last_fd;     /* where the last number of a process is set, -1: one guest only */
+    int listener_fd; /* -1: nobody is told of refusals */
+    bool serves_more;
+    uint64_t key[2];
+    struct native_guest guest;
+    pid_t guest_pid; /* in our own namespace */
+    int guest_fd;
+};
+
+static struct porter porter;
+static char porter_stack[PORTER_STACK] __attribute__((aligned(4096)));
+static struct sock_filter porter_filter[BPF_MAXINSNS];
+
+/* ---- on the way in ---- */
+
+static void porter_keep(struct native_child *c, int *fd)
+{
+    if (*fd >= 0 && (*fd = fcntl(*fd, F_DUPFD_CLOEXEC, PORTER_FDS_FROM)) < 0)
+        native_child_fail(c, "descriptors", errno, "dup");
+}
+
+/* The spawner's socket and those of other guests' go; the standard numbers are the spawner's, on
+ * nothing. */
+static void porter_keep_only_ours(struct porter *p)
+{
+    int *const ours[] = {&p->c->go_fd, &p->c->done_fd, &p->at.pid_fd, &p->at.lifeline_fd};
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
+        porter_keep(p->c, ours[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
+        if (dup3(*ours[i], 3 + (int)i, O_CLOEXEC) < 0)
+            native_child_fail(p->c, "descriptors", errno, "dup3");
+        *ours[i] = 3 + (int)i;
+    }
+    if (sys_close_range(3 + ARRAY_SIZE(ours), ~0U) < 0)
+        native_child_fail(p->c, "descriptors", errno, "close_range");
+}
+
+static void porter_become_user(struct porter *p)
+{
+    unsigned user = PLAN_GUEST_UID + p->at.id;
+    if (p->at.id && (syscall(SYS_setresgid, user, user, user) < 0 ||
+                     syscall(SYS_setresuid, user, user, user) < 0))
+        native_child_fail(p->c, "ids", errno, "setresuid");
+    prctl(PR_SET_DUMPABLE, 1); /* files of ours in /proc are still to be opened */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* Until pid 1 is so far; without it there is nothing to wait for. */
+static void porter_await(struct porter *p, uint32_t stand)
+{
+    static const struct timespec glance = {.tv_nsec = 10000000};
+    _Atomic uint32_t *room = &p->c->status->room;
+    struct pollfd gone = {.fd = p->at.pid_fd, .events = POLLIN};
+    uint32_t now;
+    while ((now = atomic_load(room)) < stand) {
+        raw_call(SYS_futex, room, FUTEX_WAIT, now, &glance);
+        if (poll(&gone, 1, 0) != 0)
+            _exit(1); /* it has said why */
+    }
+}
+
+static int porter_open(struct porter *p, const char *name, int flags)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%d/%s", (int)p->at.pid, name);
+    int fd = open(path, flags | O_CLOEXEC);
+    if (fd < 0)
+        native_child_fail(p->c, "pool", errno, name);
+    return fd;
+}
+
+/* Through the spawner's /proc, and into the network first: in the room's own we are not to be
+ * found. */
+static void porter_enter(struct porter *p)
+{
+    p->user_fd = porter_open(p, "ns/user", O_RDONLY);
+    p->clocks_fd = -1;
+    if (p->plan->time_ns && (p->clocks_fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC)) < 0)
+        native_child_fail(p->c, "time namespace", errno, "offsets");
+    p->last_fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
+    if (setns(p->at.pid_fd, CLONE_NEWNET) < 0)
+        native_child_fail(p->c, "pool", errno, "network namespace");
+    p->serves_more = p->last_fd >= 0 && warm_room_open(&p->at);
+    if (setns(p->at.pid_fd, CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        native_child_fail(p->c, "pool", errno, "namespaces");
+    umask(022);
+    if (chdir(p->plan->cwd) < 0)
+        native_child_fail(p->c, "working directory", errno, p->plan->cwd);
+}
+
+/* As guest_seal() in guest.c, with a door for ourselves. */
+static int porter_seal(struct porter *p)
+{
+    const struct plan *plan = p->plan;
+    struct seccomp_prog prog;
+    if (getrandom(p->key, sizeof(p->key), 0) != (ssize_t)sizeof(p->key))
+        native_child_fail(p->c, "seccomp", errno, "key");
+    if (seccomp_keyed(&plan->filter, &plan->filter_options, p->key, porter_filter,
+                      ARRAY_SIZE(porter_filter), &prog) < 0)
+        native_child_fail(p->c, "seccomp", E2BIG, "filter");
+    struct sock_fprog fprog = {.len = prog.len, .filter = prog.insns};
+    long fd = raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
+                       &fprog);
+    if (fd < 0)
+        native_child_fail(p->c, "seccomp", (int)-fd, "filter");
+    memset(porter_filter, 0, prog.len * sizeof(porter_filter[0]));
+    p->c->key = p->key;
+    p->c->notes_objects = true;
+    return (int)fd;
+}
+
+static void porter_fence(struct porter *p)
+{
+    struct native_child *c = p->c;
+    int fence_fd = native_fence_make(c, -1);
+    native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
+    if (prctl(PR_SET_DUMPABLE, 0) < 0)
+        native_child_fail(c, "dumpable", errno, "prctl");
+    if (fence_fd >= 0 && sys_landlock_restrict_self(fence_fd) < 0)
+        native_child_fail(c, "landlock", errno, "restrict_self");
+    util_close(&fence_fd);
+    p->listener_fd = porter_seal(p);
+}
+
+/* ---- the guest's process ---- */
+
+/* As clone3(2) on another stack, with the key. */
+static long porter_clone3(const struct porter *p, struct clone_args *args, int (*fn)(void *),
+                          void *arg)
+{
+    register long r8 __asm__("r8") = (long)p->key[0];
+    register long r9 __asm__("r9") = (long)p->key[1];
+    register int (*r12)(void *) __asm__("r12") = fn;
+    register void *r13 __asm__("r13") = arg;
+    long ret;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %%r13, %%rdi\n\t"
+                     "call *%%r12\n\t"
+                     "ud2\n"
+                     "1:"
+                     : "=a"(ret)
+                     : "a"(SYS_clone3), "D"(args), "S"(sizeof(*args)), "r"(r8), "r"(r9), "r"(r12),
+                       "r"(r13)
+                     : "rcx", "r11", "memory");
+    return ret;
+}
+
+static void entry_check(struct native_child *c, long r, const char *stage, const char *what)
+{
+    if (r < 0)
+        native_child_fail(c, stage, (int)-r, what);
+}
+
+/* In the porter's memory until its execve: bare calls. Its group and clocks are the pool's to give,
+ * so they come before the user namespace, behind which nothing is left. */
+static int entry_main(void *arg)
+{
+    struct porter *p = arg;
+    struct native_child *c = p->c;
+    if (p->last_fd >= 0)
+        entry_check(c, raw_call(SYS_pwrite64, p->last_fd, "2", 1, 0), "pool", "number");
+    entry_check(c, raw_call(SYS_setsid), "session", "setsid");
+    for (int i = 0; i < 3; i++)
+        entry_check(c, raw_call(SYS_dup2, c->stdio[i], i), "descriptors", "dup2");
+    native_fence_cores(c);
+    entry_check(c, cgroup_enter(c->entries, c->n_entries), "cgroup", "enter");
+    entry_check(c, native_keyed_call(c, SYS_unshare, CLONE_NEWCGROUP, 0, 0), "cgroup namespace",
+                "unshare");
+    entry_check(c, native_keyed_call(c, SYS_setns, p->user_fd, CLONE_NEWUSER, 0), "ids", "setns");
+    native_drop_bounding_set(c);
+    native_drop_last_capability(c);
+    native_guest_limits(c);
+    native_guest_start(&p->guest);
+    return 0;
+}
+
+static void porter_clocks(struct porter *p)
+{
+    char text[96];
+    if (p->clocks_fd < 0)
+        return;
+    entry_check(p->c, native_keyed_call(p->c, SYS_unshare, CLONE_NEWTIME, 0, 0), "time namespace",
+                "unshare");
+    native_clock_text(p->c, text, sizeof(text));
+    if (lseek(p->clocks_fd, 0, SEEK_SET) != 0 ||
+        write(p->clocks_fd, text, strlen(text)) != (ssize_t)strlen(text))
+        native_child_fail(p->c, "time namespace", errno, "offsets");
+}
+
+static long porter_clone(struct porter *p, int (*fn)(void *), int *ret_fd)
+{
+    pid_t number = PORTER_GUEST;
+    struct clone_args args = {
+        .flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD,
+        .pidfd = (uint64_t)(uintptr_t)ret_fd,
+        .exit_signal = SIGCHLD,
+        .stack = (uint64_t)(uintptr_t)porter_stack,
+        .stack_size = sizeof(porter_stack),
+        .set_tid = (uint64_t)(uintptr_t)&number,
+        .set_tid_size = 1,
+    };
+    return porter_clone3(p, &args, fn, p);
+}
+
+/* ---- a guest from its order to its end ---- */
+
+static int porter_probe(void *arg)
+{
+    (void)arg;
+    for (;;)
+        raw_call(SYS_exit_group, 0);
+    return 0;
+}
+
+/* Nobody is born where pid 1 is on its way out, which its guests are killed by before it shows. */
+static bool porter_has_pid1(struct porter *p)
+{
+    int fd = -1;
+    long pid = porter_clone(p, porter_probe, &fd);
+    if (pid < 0)
+        return false;
+    close(fd);
+    while (waitpid((pid_t)pid, NULL, __WALL) < 0 && errno == EINTR)
+        ;
+    return true;
+}
+
+/* Ends the room, and with it whatever is left in it: pid 1's lifeline closes. */
+static _Noreturn void porter_end(struct porter *p)
+{
+    atomic_store(&p->c->status->over, 1);
+    _exit(0);
+}
+
+static void porter_note_end(struct porter *p, int wstatus, const struct rusage *ru)
+{
+    struct native_status *s = p->c->status;
+    uint32_t started = NATIVE_STARTED;
+    unsigned others;
+    s->wstatus = wstatus;
+    s->exited_ns = clock_ns();
+    native_init_note_scratch(s);
+    if (WIFSIGNALED(wstatus))
+        native_command_note_static(p->c->plan, s);
+    s->guest_user_ns = native_tv_ns(ru->ru_utime);
+    s->guest_sys_ns = native_tv_ns(ru->ru_stime);
+    s->guest_rss_bytes = (uint64_t)ru->ru_maxrss * 1024;
+    bool alone = p->serves_more && warm_room_is_alone(&others);
+    s->ended_together = p->serves_more ? 1 + others : 1;
+    /* a failed execve recorded its own state: the first cause stays */
+    atomic_compare_exchange_strong(&s->state, &started, NATIVE_EXITED);
+    /* others go with pid 1, and so do its numbers of those it has waited for */
+    if (!alone)
+        porter_end(p);
+    atomic_store(&s->all_dead, 1);
+}
+
+static void porter_tell_end(struct porter *p)
+{
+    const char word = NATIVE_WORD_ENDED;
+    if (write(p->c->done_fd, &word, 1) != 1)
+        _exit(1);
+}
+
+static bool porter_take_guest(struct porter *p)
+{
+    int wstatus;
+    struct rusage ru;
+    pid_t pid = wait4(p->guest_pid, &wstatus, WNOHANG | __WALL, &ru);
+    if (pid == 0 || (pid < 0 && errno == EINTR))
+        return false;
+    if (pid < 0)
+        native_child_fail(p->c, "init", errno, "wait");
+    /* killed together with pid 1: what that means is for the supervisor to say */
+    if (WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL && !porter_has_pid1(p))
+        _exit(1);
+    porter_note_end(p, wstatus, &ru);
+    return true;
+}
+
+/* Until the guest has ended. */
+static void porter_watch(struct porter *p)
+{
+    struct native_child *c = p->c;
+    uint64_t begun_ns = clock_ns();
+    struct pollfd fds[3] = {
+        {.fd = p->guest_fd, .events = POLLIN},
+        {.fd = c->go_fd, .events = POLLIN},
+        {.fd = p->listener_fd, .events = POLLIN},
+    };
+    for (;;) {
+        int rest_ms = native_init_rest_ms(c->status, begun_ns);
+        if (rest_ms == 0) {
+            c->status->time_hit = 1;
+            c->status->exited_ns = clock_ns(); /* whenever the supervisor gets to hear of it */
+            porter_end(p);
+        }
+        if (poll(fds, ARRAY_SIZE(fds), rest_ms) < 0 && errno != EINTR)
+            native_child_fail(c, "init", errno, "poll");
+        if (fds[0].revents && porter_take_guest(p))
+            return;
+        if (fds[1].revents && !native_init_forward(c->go_fd, p->guest_pid))
+            _exit(1); /* the supervisor is gone: take the guest along */
+        if (fds[2].revents & POLLIN)
+            native_init_answer(c, p->listener_fd);
+    }
+}
+
+/* Nothing of an order is kept: no guest sees it, and there is no need for it. */
+static void porter_forget(struct warm_taken *order)
+{
+    if (order->mapped)
+        munmap(order->mapped, order->head.len);
+    else
+        explicit_bzero((char *)(uintptr_t)order->body, order->head.len);
+    for (size_t i = 0; i < order->n_fds; i++)
+        close(order->fds[i]);
+}
+
+static void porter_serve(struct porter *p)
+{
+    struct native_child *c = p->c;
+    struct warm_taken order;
+    warm_guest_receive(c, p->plan, &order);
+    atomic_store(&c->status->ready, 0);
+    native_child_copy_files(c);
+    porter_clocks(p);
+    p->guest = (struct native_guest){.child = c, .fence_fd = -1, .clocks_fd = -1};
+    p->guest.cloned_ns = clock_ns();
+    long pid = porter_clone(p, entry_main, &p->guest_fd);
+    if (pid < 0)
+        native_child_fail(c, "fork", (int)-pid, "clone3");
+    p->guest_pid = (pid_t)pid;
+    porter_forget(&order);
+    porter_watch(p);
+    util_close(&p->guest_fd);
+    c->plan = p->plan;
+    porter_tell_end(p);
+    /* the supervisor has what it needs; whether the room serves again is seen meanwhile */
+    if (!p->serves_more || c->made_objects || !warm_room_is_as_new())
+        porter_end(p);
+    atomic_store(&c->status->ready, 1);
+}
+
+_Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *at)
+{
+    struct porter *p = &porter;
+    sigset_t none;
+    *p = (struct porter){.c = c, .plan = c->plan, .at = *at, .listener_fd = -1, .guest_fd = -1};
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    prctl(PR_SET_NAME, "cordon-porter");
+    porter_keep_only_ours(p);
+    porter_become_user(p);
+    porter_await(p, WARM_ROOM_STANDS);
+    porter_enter(p);
+    native_child_leave_keyring(c);
+    porter_fence(p);
+    if (write(p->at.lifeline_fd, "j", 1) != 1)
+        _exit(1);
+    porter_await(p, WARM_ROOM_HELD);
+    p->serves_more = p->serves_more && warm_room_begin();
+    atomic_store(&c->status->ready, 1);
+    struct pollfd fds[2] = {{.fd = c->go_fd, .events = POLLIN}, {.fd = p->at.pid_fd, .events = POLLIN}};
+    for (;;) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            _exit(1);
+        if (fds[1].revents)
+            _exit(1);
+        if (fds[0].revents)
+            porter_serve(p);
+    }
+}
