@@ -64,13 +64,17 @@ int seccomp_quiet(const struct seccomp_prog *prog, struct seccomp_prog *ret_prog
                   struct cordon_err *err);
 
 /* The program with a door in front (seccomp_keyed.c): namespaces, clone3, prctl and affinity are let
- * through for who gives the key as fifth and sixth argument; and calls that make an object which
- * outlives its process go to the listener, if every guest may make them: it notes them and lets
- * them through. Writes to `insns`, which has `room`; -1: it is too small. */
-int seccomp_keyed(const struct seccomp_prog *prog, const struct seccomp_options *options,
-                  const uint64_t key[2], struct sock_filter *insns, size_t room,
-                  struct seccomp_prog *ret_prog);
-bool seccomp_is_noted(unsigned nr);
+ * through for who gives the key as fifth and sixth argument; and calls that are to be noted go to
+ * the listener, which lets them through if seccomp_eval() says that the program would. Writes to
+ * `insns`, which has `room`; -1: it is too small. */
+int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], struct sock_filter *insns,
+                  size_t room, struct seccomp_prog *ret_prog);
+enum seccomp_note {
+    SECCOMP_NOTE_NONE = 0,
+    SECCOMP_NOTE_OBJECT = 1, /* that outlives its process */
+    SECCOMP_NOTE_SOCKET = 2, /* of the network */
+};
+enum seccomp_note seccomp_note_of(const struct seccomp_data *data);
 
 /* The built-in filter tightened by a Docker/OCI seccomp profile (JSON text): install this one
  * instead. KILL, TRAP, TRACE and NOTIFY become EPERM (a guest is never killed by SIGSYS), LOG
@@ -82,7 +86,7 @@ int seccomp_profile_build(const struct seccomp_options *options, const char *nam
                           size_t len, struct seccomp_prog *ret_prog, struct buf *notes,
                           struct cordon_err *err);
 
-/* Runs a program in user space over one call: what the kernel would answer. For tests. */
+/* Runs a program in user space over one call: what the kernel would answer. */
 uint32_t seccomp_eval(const struct seccomp_prog *prog, const struct seccomp_data *data);
 
 /* The built-in filter as a Docker/OCI profile, one JSON object: what the engine or runtime puts

@@ -8,6 +8,8 @@
 #include "plan/seccomp.h"
 
 #include <linux/audit.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "base/util.h"
@@ -15,15 +17,22 @@
 
 static const unsigned keyed_calls[] = {SYS_clone3, SYS_unshare, SYS_setns, SYS_prctl,
                                        SYS_sched_setaffinity};
-/* What makes an object that outlives its process. */
+/* What makes an object that outlives its process, or may leave a trace in the network namespace;
+ * sockets by their family, as nothing but these two does. */
 static const unsigned noted_calls[] = {SYS_shmget, SYS_semget, SYS_msgget, SYS_mq_open};
+static const unsigned noted_families[] = {AF_INET, AF_INET6};
 
-bool seccomp_is_noted(unsigned nr)
+enum seccomp_note seccomp_note_of(const struct seccomp_data *data)
 {
+    if (data->arch != AUDIT_ARCH_X86_64)
+        return SECCOMP_NOTE_NONE;
     for (size_t i = 0; i < ARRAY_SIZE(noted_calls); i++)
-        if (noted_calls[i] == nr)
-            return true;
-    return false;
+        if (noted_calls[i] == (unsigned)data->nr)
+            return SECCOMP_NOTE_OBJECT;
+    for (size_t i = 0; i < ARRAY_SIZE(noted_families); i++)
+        if (data->nr == SYS_socket && (unsigned)data->args[0] == noted_families[i])
+            return SECCOMP_NOTE_SOCKET;
+    return SECCOMP_NOTE_NONE;
 }
 
 #define KEYED_LOAD(offset) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (uint32_t)(offset))
@@ -33,15 +42,10 @@ bool seccomp_is_noted(unsigned nr)
     BPF_STMT(BPF_MISC | BPF_TAX, 0), KEYED_LOAD(offset),                                           \
         BPF_STMT(BPF_ALU | BPF_XOR | BPF_K, word), BPF_STMT(BPF_ALU | BPF_OR | BPF_X, 0)
 
-static size_t keyed_put(struct sock_filter *out, size_t n, struct sock_filter insn)
-{
-    out[n] = insn;
-    return n + 1;
-}
-
-int seccomp_keyed(const struct seccomp_prog *prog, const struct seccomp_options *options,
-                  const uint64_t key[2], struct sock_filter *insns, size_t room,
-                  struct seccomp_prog *ret_prog)
+/* Written in order, jumps by the number of instructions to skip: the head has three parts, the
+ * comparisons, the two ways to be noted, and the check of the key, and then the program follows. */
+int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], struct sock_filter *insns,
+                  size_t room, struct seccomp_prog *ret_prog)
 {
     const struct sock_filter check[] = {
         BPF_STMT(BPF_LD | BPF_IMM, 0),
@@ -52,33 +56,32 @@ int seccomp_keyed(const struct seccomp_prog *prog, const struct seccomp_options 
         KEYED_IF(0, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_filter *out = insns;
-    unsigned noted[ARRAY_SIZE(noted_calls)];
-    size_t n_noted = 0, n = 0;
-    /* only what every guest may do, whatever the arguments: it is let through when it was noted */
-    for (size_t i = 0; i < ARRAY_SIZE(noted_calls); i++)
-        if (seccomp_call_verdict(options, (int)noted_calls[i]) == SECCOMP_ALLOWED)
-            noted[n_noted++] = noted_calls[i];
-    const size_t n_keyed = ARRAY_SIZE(keyed_calls), n_check = ARRAY_SIZE(check);
-    const size_t head = 3 + n_noted + n_keyed + 2 + n_check;
+    const size_t n_check = ARRAY_SIZE(check);
+    const struct sock_filter notes[] = {
+        BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)(4 + n_check)), /* none of them: to the program */
+        KEYED_LOAD(SECCOMP_ARG_LOW(0)),                      /* a socket */
+        KEYED_IF(noted_families[0], 1, 0),
+        KEYED_IF(noted_families[1], 0, (uint8_t)(1 + n_check)),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+    };
+    const size_t n_calls = ARRAY_SIZE(noted_calls), n_keyed = ARRAY_SIZE(keyed_calls);
+    const size_t n_compare = n_calls + 1 + n_keyed, n_notes = ARRAY_SIZE(notes);
+    const size_t head = 3 + n_compare + n_notes + n_check;
     if (head + prog->len > room || head + prog->len > BPF_MAXINSNS)
         return -1;
+    size_t n = 0, rest = n_compare;
     /* i386's numbers mean other calls: the program itself refuses them */
-    n = keyed_put(out, n, (struct sock_filter)KEYED_LOAD(offsetof(struct seccomp_data, arch)));
-    n = keyed_put(out, n, (struct sock_filter)KEYED_IF(AUDIT_ARCH_X86_64, 0, (uint8_t)(head - 2)));
-    n = keyed_put(out, n, (struct sock_filter)KEYED_LOAD(offsetof(struct seccomp_data, nr)));
-    for (size_t i = 0; i < n_noted; i++) /* to the note, behind all comparisons and one jump */
-        n = keyed_put(out, n,
-                      (struct sock_filter)KEYED_IF(noted[i], (uint8_t)(n_noted - i - 1 + n_keyed + 1), 0));
-    for (size_t i = 0; i < n_keyed; i++) /* to the check, behind the note */
-        n = keyed_put(out, n,
-                      (struct sock_filter)KEYED_IF(keyed_calls[i], (uint8_t)(n_keyed - i - 1 + 2), 0));
-    n = keyed_put(out, n, (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, (uint32_t)(1 + n_check)));
-    n = keyed_put(out, n, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF));
-    for (size_t i = 0; i < n_check; i++)
-        n = keyed_put(out, n, check[i]);
-    for (size_t i = 0; i < prog->len; i++)
-        n = keyed_put(out, n, prog->insns[i]);
-    *ret_prog = (struct seccomp_prog){insns, (unsigned short)n};
+    insns[n++] = (struct sock_filter)KEYED_LOAD(offsetof(struct seccomp_data, arch));
+    insns[n++] = (struct sock_filter)KEYED_IF(AUDIT_ARCH_X86_64, 0, (uint8_t)(head - 2));
+    insns[n++] = (struct sock_filter)KEYED_LOAD(offsetof(struct seccomp_data, nr));
+    for (size_t i = 0; i < n_calls; i++)
+        insns[n++] = (struct sock_filter)KEYED_IF(noted_calls[i], (uint8_t)(--rest + n_notes - 1), 0);
+    insns[n++] = (struct sock_filter)KEYED_IF(SYS_socket, (uint8_t)(--rest + 1), 0);
+    for (size_t i = 0; i < n_keyed; i++)
+        insns[n++] = (struct sock_filter)KEYED_IF(keyed_calls[i], (uint8_t)(--rest + n_notes), 0);
+    memcpy(insns + n, notes, sizeof(notes));
+    memcpy(insns + n + n_notes, check, sizeof(check));
+    memcpy(insns + head, prog->insns, prog->len * sizeof(*insns));
+    *ret_prog = (struct seccomp_prog){insns, (unsigned short)(head + prog->len)};
     return 0;
 }

@@ -71,6 +71,9 @@ void cgroup_remove_v1(struct cgroup *cg);
 /* The guest is gone and its numbers were read: can the groups serve another one as new ones would?
  * limits: what they hold. False: remove them; nothing else may be done with them. */
 bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits);
+/* Is no more memory charged to them than that? What the guest's processes had goes in a moment, but
+ * not at once. */
+bool cgroup_is_drained(struct cgroup *cg, const struct plan_limits *limits);
 /* Mask of enum cgroup_control that is in force. */
 unsigned cgroup_controls(const struct cgroup *cg);
 /* Descriptor for CLONE_INTO_CGROUP, or -1. Belongs to the group. */

@@ -89,15 +89,23 @@ uint64_t cgroup_again_most(long cores, uint64_t page, uint64_t limit)
     return MIN(MIN(stock, AGAIN_MEMORY), limit ? limit / AGAIN_MEMORY_PART : UINT64_MAX);
 }
 
-static bool again_memory(struct cgroup *cg, uint64_t limit)
+bool cgroup_is_drained(struct cgroup *cg, const struct plan_limits *limits)
 {
     static long cores;
     uint64_t now;
+    if (cg->dir[SLOT_MEMORY].fd < 0)
+        return true;
+    cg->keeps = true;
     if (cores == 0)
         cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (cgroup_kept_u64(cg, KEPT_MEMORY_NOW, &now) < 0 ||
-        now > cgroup_again_most(cores, (uint64_t)sysconf(_SC_PAGESIZE), limit))
-        return false;
+    return cgroup_kept_u64(cg, KEPT_MEMORY_NOW, &now) == 0 &&
+           now <= cgroup_again_most(cores, (uint64_t)sysconf(_SC_PAGESIZE), limits->memory_bytes);
+}
+
+static bool again_peak(struct cgroup *cg)
+{
+    if (cg->dir[SLOT_MEMORY].fd < 0)
+        return true;
     int *fd = &cg->kept[KEPT_MEMORY_PEAK];
     if (*fd < 0)
         *fd = cgroup_kept_open(cg, KEPT_MEMORY_PEAK);
@@ -143,8 +151,8 @@ bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits)
         if (cg->dir[slot].alias)
             return false;
     cg->keeps = true;
-    if (!again_pids(cg, limits) || !again_share(cg, limits) ||
-        (cg->dir[SLOT_MEMORY].fd >= 0 && !again_memory(cg, limits->memory_bytes)))
+    if (!cgroup_is_drained(cg, limits) || !again_pids(cg, limits) || !again_share(cg, limits) ||
+        !again_peak(cg))
         return false;
     cg->since = cg->last;
     cg->own_user_ns = cg->own_sys_ns = 0;

@@ -74,12 +74,16 @@ void native_init_answer(struct native_child *c, int listener)
     }
     unsigned nr = (unsigned)req.data.nr;
     struct seccomp_notif_resp resp = {.id = req.id, .error = -EPERM};
-    if (c->notes_objects && seccomp_is_noted(nr)) {
-        /* The filter allows it to everybody, whatever its arguments are: nothing that could change
-         * meanwhile was looked at. What matters is that it happened. */
-        c->made_objects = true;
+    enum seccomp_note note = c->notes_calls ? seccomp_note_of(&req.data) : SECCOMP_NOTE_NONE;
+    uint32_t verdict = note ? seccomp_eval(&c->plan->filter, &req.data) : 0;
+    if (note && verdict == SECCOMP_RET_ALLOW) {
+        /* The filter judges by numbers in registers, which nobody can change while the caller waits
+         * in the kernel: what it would allow may go on, and is known to have happened. */
+        c->noted |= note;
         resp.error = 0;
         resp.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    } else if (note && (verdict & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO) {
+        resp.error = -(int)(verdict & SECCOMP_RET_DATA);
     } else if (nr == SYS_mmap || nr == SYS_mremap) {
         resp.error = -ENOMEM; /* what the kernel would answer; here it is also known */
         atomic_fetch_add(&status->memory_refused, 1);

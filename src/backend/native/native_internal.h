@@ -98,8 +98,8 @@ struct native_child {
     int go_fd; /* a byte arrives when the ids are mapped (guests of root), later ones are signals to
                   forward; end of file means the supervisor is gone */
     const uint64_t *key; /* of who lives behind the guests' filter (seccomp_keyed.c); NULL: nobody */
-    bool notes_objects;  /* it is told of objects that outlive their processes */
-    bool made_objects;   /* and there were some */
+    bool notes_calls;    /* it is told of calls that leave something (enum seccomp_note) */
+    unsigned noted;      /* and these there were */
     int join_fd;         /* to an interpreter that becomes the guest's program; 0 or -1: none */
     int broker_fd;       /* takes the sockets of the guest's gate; -1: no way out */
     int stdio[3];        /* ends of our pipes */

@@ -17,6 +17,7 @@
 #include "base/util.h"
 
 #define CLAIM_REPLY_MS 2000 /* longest a spawner may take for a clone */
+#define CLAIM_REST_NS UINT64_C(1000000000)
 #define CLAIM_BODY_MAX ((size_t)1 << 30)
 
 /* The lowest ones first: pages that were never used take no memory. */
@@ -76,10 +77,41 @@ void warm_drop(struct warm_guest *g)
 bool warm_keep_groups(struct warm_guest *g, struct cgroup *cgroup)
 {
     struct warm *w = g->warm;
-    if (w->n_idle == WARM_GROUPS || w->sock < 0 || !cgroup_again(cgroup, &g->limits))
+    if (w->n_idle == WARM_GROUPS || w->sock < 0)
         return false;
-    w->idle[w->n_idle++] = (struct warm_groups){cgroup, g->limits};
+    bool rests = w->n_resting < WARM_RESTING && !cgroup_is_drained(cgroup, &g->limits);
+    if (!rests && !cgroup_again(cgroup, &g->limits))
+        return false;
+    w->n_resting += rests;
+    w->idle[w->n_idle++] = (struct warm_groups){cgroup, g->limits, rests ? clock_ns() : 0};
     return true;
+}
+
+static struct warm_groups claim_remove(struct warm *w, size_t i)
+{
+    struct warm_groups taken = w->idle[i];
+    w->idle[i] = w->idle[--w->n_idle];
+    w->n_resting -= taken.rests_since_ns != 0;
+    return taken;
+}
+
+/* The last ones that were used, or some that have rested. What rests for too long goes. */
+static bool claim_idle(struct warm *w, struct warm_groups *ret)
+{
+    for (size_t i = w->n_idle; i-- > 0;) {
+        struct warm_groups *idle = &w->idle[i];
+        if (idle->rests_since_ns && !cgroup_is_drained(idle->cgroup, &idle->limits)) {
+            if (clock_ns() - idle->rests_since_ns > CLAIM_REST_NS)
+                cgroup_destroy(claim_remove(w, i).cgroup);
+            continue;
+        }
+        bool rested = idle->rests_since_ns != 0;
+        *ret = claim_remove(w, i);
+        if (!rested || cgroup_again(ret->cgroup, &ret->limits))
+            return true;
+        cgroup_destroy(ret->cgroup);
+    }
+    return false;
 }
 
 static int claim_groups(struct warm_guest *g, struct cordon_err *err)
@@ -88,9 +120,10 @@ static int claim_groups(struct warm_guest *g, struct cordon_err *err)
     const struct host_cgroups *where = &w->cgroups;
     if (where->kind == HOST_CGROUP_NONE && !where->v2[0])
         return 0;
-    if (w->n_idle > 0) {
-        g->cgroup = w->idle[--w->n_idle].cgroup;
-        g->limits = w->idle[w->n_idle].limits;
+    struct warm_groups idle;
+    if (claim_idle(w, &idle)) {
+        g->cgroup = idle.cgroup;
+        g->limits = idle.limits;
         return 0;
     }
     if (cgroup_create(where, &g->limits, &g->cgroup, err) < 0)

@@ -11,6 +11,7 @@
 
 #define WARM_SLOTS 640 /* status pages; the first is the spawner's own */
 #define WARM_FDS_MAX 64
+#define WARM_RESTING 6 /* most of them that are not ready for it */
 #define WARM_GROUPS 24 /* sets of groups that wait for their next guest */
 
 enum warm_slot { WARM_FREE, WARM_USED, WARM_ENDING };
@@ -25,6 +26,7 @@ _Static_assert(sizeof(union warm_page) == 4096, "one page per guest");
 struct warm_groups {
     struct cgroup *cgroup;
     struct plan_limits limits; /* as they have them */
+    uint64_t rests_since_ns;   /* not 0: memory of their last guest is still to be given back */
 };
 
 struct warm {
@@ -43,7 +45,7 @@ struct warm {
     struct host_cgroups cgroups;
     struct plan_limits limits;
     struct warm_groups idle[WARM_GROUPS];
-    size_t n_idle;
+    size_t n_idle, n_resting;
     struct plan grants; /* root's: only its operations, those that bind granted paths */
     bool has_rooms;               /* guests of this kind may follow each other in one */
     unsigned spoilt, asked;       /* rooms in a row that served but one; requests since */
@@ -158,7 +160,7 @@ void warm_netns_return(unsigned slot); /* every process of the guest is gone */
 /* The same look for a room's own, by its porter: from inside; as it is to stay; is it so? */
 bool warm_netns_own_open(void);
 bool warm_netns_own_begin(void);
-bool warm_netns_own_is_untouched(void);
+bool warm_netns_own_is_untouched(bool had_sockets); /* else only: is one left, of any kind? */
 /* warm_zygote.c, in the spawner: starts the interpreter, gives the socket for its commands */
 int warm_zygote_start(struct native_child *c, int folder_fd);
 /* in a guest's pid 1: lets the forked interpreter through the walls, gives its number */
@@ -195,6 +197,6 @@ _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *port
 bool warm_room_open(const struct warm_porter *porter);
 bool warm_room_begin(void);
 bool warm_room_is_alone(unsigned *ret_others);
-bool warm_room_is_as_new(void);
+bool warm_room_is_as_new(bool had_sockets); /* of the network */
 
 #endif

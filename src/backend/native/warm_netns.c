@@ -82,13 +82,17 @@ static bool netns_read(const struct netns *n, struct netns_text *ret)
     return true;
 }
 
-static bool netns_is_untouched(const struct netns *n)
+static bool netns_is_empty(const struct netns *n)
 {
     static const char none[] = "sockets: used 0\n"; /* what follows counts the whole host */
     char text[sizeof(none) - 1];
     return pread(n->files[0], text, sizeof(text), 0) == (ssize_t)sizeof(text) &&
-           memcmp(text, none, sizeof(text)) == 0 && netns_read(n, now) &&
-           now->len == reference->len && memcmp(now->bytes, reference->bytes, now->len) == 0;
+           memcmp(text, none, sizeof(text)) == 0;
+}
+
+static bool netns_is_untouched(const struct netns *n)
+{
+    return netns_is_empty(n) && netns_read(n, now) && now->len == reference->len && memcmp(now->bytes, reference->bytes, now->len) == 0;
 }
 
 /* Of the namespace we are in. */
@@ -172,9 +176,9 @@ bool warm_netns_own_begin(void)
     return netns_read(&kept[0], reference);
 }
 
-bool warm_netns_own_is_untouched(void)
+bool warm_netns_own_is_untouched(bool had_sockets)
 {
-    return netns_is_untouched(&kept[0]);
+    return had_sockets ? netns_is_untouched(&kept[0]) : netns_is_empty(&kept[0]);
 }
 
 /* After a request that found none: for the next one. */

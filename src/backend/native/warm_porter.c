@@ -144,8 +144,7 @@ static int porter_seal(struct porter *p)
     struct seccomp_prog prog;
     if (getrandom(p->key, sizeof(p->key), 0) != (ssize_t)sizeof(p->key))
         native_child_fail(p->c, "seccomp", errno, "key");
-    if (seccomp_keyed(&plan->filter, &plan->filter_options, p->key, porter_filter,
-                      ARRAY_SIZE(porter_filter), &prog) < 0)
+    if (seccomp_keyed(&plan->filter, p->key, porter_filter, ARRAY_SIZE(porter_filter), &prog) < 0)
         native_child_fail(p->c, "seccomp", E2BIG, "filter");
     struct sock_fprog fprog = {.len = prog.len, .filter = prog.insns};
     long fd = raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
@@ -154,7 +153,7 @@ static int porter_seal(struct porter *p)
         native_child_fail(p->c, "seccomp", (int)-fd, "filter");
     memset(porter_filter, 0, prog.len * sizeof(porter_filter[0]));
     p->c->key = p->key;
-    p->c->notes_objects = true;
+    p->c->notes_calls = true;
     return (int)fd;
 }
 
@@ -389,8 +388,10 @@ static void porter_serve(struct porter *p)
     c->plan = p->plan;
     porter_tell_end(p);
     /* the supervisor has what it needs; whether the room serves again is seen meanwhile */
-    if (!p->serves_more || c->made_objects || !warm_room_is_as_new())
+    if (!p->serves_more || (c->noted & SECCOMP_NOTE_OBJECT) ||
+        !warm_room_is_as_new(c->noted & SECCOMP_NOTE_SOCKET))
         porter_end(p);
+    c->noted = 0;
     atomic_store(&c->status->ready, 1);
 }
 

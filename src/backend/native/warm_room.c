@@ -8,8 +8,10 @@
  *   the scratch         entries, owners, modes, times, attributes of its three folders; space and
  *                       inodes; and inodes that never had a name, by the number of the next one
  *   the terminals       entries and times of /dev/pts
- *   the network         warm_netns.c
- *   System V objects    nothing shows that there were some, but who makes one is noted (init.c)
+ *   the network         what warm_netns.c looks at, if there was a socket of it
+ *   System V objects    nothing shows that there were some
+ *
+ * Who makes a socket of the network or such an object is noted by the filter (init.c).
  *
  * Numbers of processes and clocks begin anew with each guest (warm_porter.c). All else that lives in
  * these namespaces takes rights to change that no guest has, or ends with its process. A change that
@@ -186,7 +188,7 @@ static bool room_same_pid1(const struct room_state *now)
     return true;
 }
 
-bool warm_room_is_as_new(void)
+bool warm_room_is_as_new(bool had_sockets)
 {
     struct room_state now;
     if (!room_look_files(&now) || !room_look_pid1(&now) || !room_same_pid1(&now))
@@ -198,5 +200,5 @@ bool warm_room_is_as_new(void)
     for (size_t i = 0; i < ROOM_FOLDERS; i++)
         if (!room_same_file(&now.folders[i], &first.folders[i]))
             return false;
-    return warm_netns_own_is_untouched();
+    return warm_netns_own_is_untouched(had_sockets);
 }
