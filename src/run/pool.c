@@ -200,14 +200,13 @@ static void key_open(struct pool_key *k, const struct plan *plan)
         k->pool->wants = true;
 }
 
-/* The oldest that is ready, and has what the plan's paths mean now. */
+/* The last that became ready, which the caches know best, and has what the plan's paths mean now.
+ * Those that nobody asks for grow old and go. */
 static struct warm_guest *key_take_ready(struct pool_key *k, const struct plan *plan)
 {
-    for (size_t i = 0; i < k->n_parked;) {
-        if (!warm_is_ready(k->parked[i])) {
-            i++;
+    for (size_t i = k->n_parked; i-- > 0;) {
+        if (!warm_is_ready(k->parked[i]))
             continue;
-        }
         struct warm_guest *g = key_remove(k, i);
         if (!k->has_grants || warm_is_current(g, plan))
             return g;

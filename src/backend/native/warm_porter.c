@@ -238,11 +238,12 @@ static void porter_clocks(struct porter *p)
         native_child_fail(p->c, "time namespace", errno, "offsets");
 }
 
-static long porter_clone(struct porter *p, int (*fn)(void *), int *ret_fd)
+/* In our memory until its execve or its end, which only with CLONE_VFORK we wait for. */
+static long porter_clone(struct porter *p, uint64_t flags, int (*fn)(void *), int *ret_fd)
 {
     pid_t number = PORTER_GUEST;
     struct clone_args args = {
-        .flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD,
+        .flags = CLONE_VM | CLONE_PIDFD | flags,
         .pidfd = (uint64_t)(uintptr_t)ret_fd,
         .exit_signal = SIGCHLD,
         .stack = (uint64_t)(uintptr_t)porter_stack,
@@ -267,7 +268,7 @@ static int porter_probe(void *arg)
 static bool porter_has_pid1(struct porter *p)
 {
     int fd = -1;
-    long pid = porter_clone(p, porter_probe, &fd);
+    long pid = porter_clone(p, CLONE_VFORK, porter_probe, &fd);
     if (pid < 0)
         return false;
     close(fd);
@@ -378,15 +379,16 @@ static void porter_serve(struct porter *p)
     porter_clocks(p);
     p->guest = (struct native_guest){.child = c, .fence_fd = -1, .clocks_fd = -1};
     p->guest.cloned_ns = clock_ns();
-    long pid = porter_clone(p, entry_main, &p->guest_fd);
+    long pid = porter_clone(p, 0, entry_main, &p->guest_fd);
     if (pid < 0)
         native_child_fail(c, "fork", (int)-pid, "clone3");
     p->guest_pid = (pid_t)pid;
-    porter_forget(&order);
     porter_watch(p);
-    util_close(&p->guest_fd);
     c->plan = p->plan;
     porter_tell_end(p);
+    /* Not before: the supervisor is told of the end once, and not of each stream's before it. */
+    porter_forget(&order);
+    util_close(&p->guest_fd);
     /* the supervisor has what it needs; whether the room serves again is seen meanwhile */
     if (!p->serves_more || (c->noted & SECCOMP_NOTE_OBJECT) ||
         !warm_room_is_as_new(c->noted & SECCOMP_NOTE_SOCKET))
