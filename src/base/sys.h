@@ -184,4 +184,24 @@ static inline int sys_openat2(int dirfd, const char *path, const struct open_how
 #define P_PIDFD 3
 #endif
 
+/* ---- scheduling ---- */
+
+/* The calling process works in short pieces, and asks to be woken in time for them rather than to
+ * have long turns: a slice of a tenth of a millisecond (Linux 6.12; before, nothing changes). What
+ * it starts is as it was. No right is needed, and no share of a core gained. */
+static inline void sys_brief_slices(int nice)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attr = {.size = sizeof(attr),
+              .flags = 1 /* SCHED_FLAG_RESET_ON_FORK */,
+              .nice = nice,
+              .runtime = 100000};
+    syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
 #endif

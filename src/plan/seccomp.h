@@ -63,7 +63,7 @@ void seccomp_done(struct seccomp_prog *prog);
 int seccomp_quiet(const struct seccomp_prog *prog, struct seccomp_prog *ret_prog,
                   struct cordon_err *err);
 
-/* The program with a door in front (seccomp_keyed.c): namespaces, clone3, prctl and affinity are let
+/* The program with a door in front (seccomp_keyed.c): namespaces, clone3 and prctl are let
  * through for who gives the key as fifth and sixth argument; and calls that are to be noted go to
  * the listener, which lets them through if seccomp_eval() says that the program would. Writes to
  * `insns`, which has `room`; -1: it is too small. */

@@ -1,5 +1,6 @@
 /* Classic BPF in user space, over struct seccomp_data: what the kernel's interpreter would answer.
- * For noted calls (seccomp_keyed.c), tests and fuzzers; a program the kernel would not accept answers SECCOMP_RET_KILL_PROCESS. */
+ * For noted calls (seccomp_keyed.c), tests and fuzzers; a program the kernel would not accept
+ * answers SECCOMP_RET_KILL_PROCESS. */
 #include "plan/seccomp.h"
 
 struct machine {

@@ -15,8 +15,7 @@
 #include "base/util.h"
 #include "plan/seccomp_asm.h"
 
-static const unsigned keyed_calls[] = {SYS_clone3, SYS_unshare, SYS_setns, SYS_prctl,
-                                       SYS_sched_setaffinity};
+static const unsigned keyed_calls[] = {SYS_clone3, SYS_unshare, SYS_setns, SYS_prctl};
 /* What makes an object that outlives its process, or may leave a trace in the network namespace;
  * sockets by their family, as nothing but these two does. */
 static const unsigned noted_calls[] = {SYS_shmget, SYS_semget, SYS_msgget, SYS_mq_open};
@@ -75,7 +74,8 @@ int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], struct
     insns[n++] = (struct sock_filter)KEYED_IF(AUDIT_ARCH_X86_64, 0, (uint8_t)(head - 2));
     insns[n++] = (struct sock_filter)KEYED_LOAD(offsetof(struct seccomp_data, nr));
     for (size_t i = 0; i < n_calls; i++)
-        insns[n++] = (struct sock_filter)KEYED_IF(noted_calls[i], (uint8_t)(--rest + n_notes - 1), 0);
+        insns[n++] =
+            (struct sock_filter)KEYED_IF(noted_calls[i], (uint8_t)(--rest + n_notes - 1), 0);
     insns[n++] = (struct sock_filter)KEYED_IF(SYS_socket, (uint8_t)(--rest + 1), 0);
     for (size_t i = 0; i < n_keyed; i++)
         insns[n++] = (struct sock_filter)KEYED_IF(keyed_calls[i], (uint8_t)(--rest + n_notes), 0);

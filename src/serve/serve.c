@@ -84,6 +84,7 @@ static void serve_become_own(void)
     /* secrets of callers pass through our memory */
     prctl(PR_SET_DUMPABLE, 0);
     prctl(PR_SET_NAME, "cordon-super");
+    sys_brief_slices(getpriority(PRIO_PROCESS, 0));
     /* a guest takes about a dozen descriptors; guests get a limit of their own */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;

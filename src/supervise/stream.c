@@ -244,8 +244,8 @@ static void out_writable(struct loop_watch *w, uint32_t events)
 
 /* Of the first streams of a process: from its own memory, so that a short run maps nothing. */
 static struct {
-    bool used[3];
-    char memory[3][STREAM_CHUNK];
+    bool used[STREAM_FIRST];
+    char memory[STREAM_FIRST][STREAM_CHUNK];
 } stream_first;
 
 static char *stream_chunk_new(void)

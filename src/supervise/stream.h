@@ -11,6 +11,7 @@
 #include "base/loop.h"
 
 #define STREAM_CHUNK 65536
+#define STREAM_FIRST 8
 
 struct stream_out {
     struct loop *loop;

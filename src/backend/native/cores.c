@@ -97,8 +97,7 @@ static bool cores_fence(struct native_child *c, pid_t pid, const cpu_set_t *have
         CPU_SET(cpu, &mine);
         cores--;
     }
-    long r = native_keyed_call(c, SYS_sched_setaffinity, pid, sizeof(mine), (long)&mine);
-    cores_check(c, r, "sched_setaffinity");
+    cores_check(c, cores_set(pid, &mine), "sched_setaffinity");
     return true;
 }
 

@@ -451,7 +451,8 @@ static int guest_main_beside(void *arg)
     guest_seal(c);
 
     guest_wait_near(g, NATIVE_ROOT_MADE);
-    native_guest_limits(c); /* not before the descriptors above: it may allow fewer than pid 1 has */
+    native_guest_limits(
+        c); /* not before the descriptors above: it may allow fewer than pid 1 has */
     guest_fence(g);
 
     guest_wait_near(g, NATIVE_ROOT_ENTERED);

@@ -97,13 +97,14 @@ struct native_child {
     size_t n_entries;
     int go_fd; /* a byte arrives when the ids are mapped (guests of root), later ones are signals to
                   forward; end of file means the supervisor is gone */
-    const uint64_t *key; /* of who lives behind the guests' filter (seccomp_keyed.c); NULL: nobody */
-    bool notes_calls;    /* it is told of calls that leave something (enum seccomp_note) */
-    unsigned noted;      /* and these there were */
-    int join_fd;         /* to an interpreter that becomes the guest's program; 0 or -1: none */
-    int broker_fd;       /* takes the sockets of the guest's gate; -1: no way out */
-    int stdio[3];        /* ends of our pipes */
-    int *mount_fds;      /* per op: detached mount made by the supervisor, or -1 */
+    const uint64_t
+        *key;         /* of who lives behind the guests' filter (seccomp_keyed.c); NULL: nobody */
+    bool notes_calls; /* it is told of calls that leave something (enum seccomp_note) */
+    unsigned noted;   /* and these there were */
+    int join_fd;      /* to an interpreter that becomes the guest's program; 0 or -1: none */
+    int broker_fd;    /* takes the sockets of the guest's gate; -1: no way out */
+    int stdio[3];     /* ends of our pipes */
+    int *mount_fds;   /* per op: detached mount made by the supervisor, or -1 */
     const int *file_fds; /* per plan file: open source, or -1 */
     char *argv_area;     /* the supervisor's own argument memory, wiped in the child */
     size_t argv_area_len;
@@ -146,7 +147,7 @@ struct native {
     unsigned ids[2]; /* of ours, 0: none: the guest's, and the root's of a container */
     /* own_kernel: what that kernel had used when the guest began, by its groups */
     uint64_t kernel_user_ns, kernel_sys_ns;
-    bool was_killed; /* by us */
+    bool was_killed;         /* by us */
     struct warm_guest *warm; /* a prepared guest: a child of its spawner, not of ours; NULL: not */
     bool has_groups;         /* v1 groups of an earlier guest */
     char ready_path[NATIVE_READY_PATH]; /* as of native_child */

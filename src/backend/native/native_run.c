@@ -147,17 +147,11 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
         u->cpu_sys_ns = st->guest_sys_ns;
     } else if (!c.has_cpu) {
         uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
-        if (n->warm && warm_is_room(n->warm)) { /* whose pid 1 has waited for orphans only */
-            user += st->guest_user_ns;
-            sys += st->guest_sys_ns;
-        }
         u->cpu_user_ns = user > st->setup_user_ns ? user - st->setup_user_ns : 0;
         u->cpu_sys_ns = sys > st->setup_sys_ns ? sys - st->setup_sys_ns : 0;
     }
     if (!c.has_memory)
-        u->peak_memory_bytes = st->all_dead
-                                   ? st->guest_rss_bytes
-                                   : MAX((uint64_t)ru->ru_maxrss * 1024, st->guest_rss_bytes);
+        u->peak_memory_bytes = st->all_dead ? st->guest_rss_bytes : (uint64_t)ru->ru_maxrss * 1024;
 }
 
 static void finish_denials(const struct native_status *st, struct backend_outcome *o)

@@ -13,8 +13,8 @@
  * namespace: what stands around it belongs to the pool.
  *
  * A prepared guest is used once; a room serves guests for as long as each leaves it as it was
- * (warm_room.c), and is given up otherwise. The order (command, environment, files, limits) reaches it on its
- * lifeline; nothing of any run reaches the spawner. Everything here but warm_spawner.c,
+ * (warm_room.c), and is given up otherwise. The order (command, environment, files, limits) reaches
+ * it on its lifeline; nothing of any run reaches the spawner. Everything here but warm_spawner.c,
  * warm_netns.c and warm_guest.c runs in the supervisor. */
 #ifndef NATIVE_WARM_H
 #define NATIVE_WARM_H
@@ -59,7 +59,6 @@ void warm_drop(struct warm_guest *guest);
 int warm_claim(struct warm_guest *guest, const struct plan *plan, struct guest *ret_guest,
                struct cordon_err *err);
 
-bool warm_is_room(const struct warm_guest *guest);
 /* For the native backend: the end of a claimed guest. */
 void warm_wait(struct warm_guest *guest, struct rusage *ret_usage);
 void warm_release(struct warm_guest *guest);

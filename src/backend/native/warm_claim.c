@@ -147,8 +147,8 @@ static int claim_streams(struct warm_guest *g, int *fds, struct cordon_err *err)
     return 0;
 }
 
-/* fds: what goes to the guest, closed by the caller but for those that belong to the groups. Streams
- * and groups of a room come with each guest. */
+/* fds: what goes to the guest, closed by the caller but for those that belong to the groups.
+ * Streams and groups of a room come with each guest. */
 static int claim_open(struct warm_guest *g, int *fds, struct cordon_err *err)
 {
     int pair[2];

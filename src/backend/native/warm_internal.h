@@ -46,10 +46,10 @@ struct warm {
     struct plan_limits limits;
     struct warm_groups idle[WARM_GROUPS];
     size_t n_idle, n_resting;
-    struct plan grants; /* root's: only its operations, those that bind granted paths */
-    bool has_rooms;               /* guests of this kind may follow each other in one */
-    unsigned spoilt, asked;       /* rooms in a row that served but one; requests since */
-    struct warm_guest *returned;  /* rooms whose guest has ended */
+    struct plan grants;          /* root's: only its operations, those that bind granted paths */
+    bool has_rooms;              /* guests of this kind may follow each other in one */
+    unsigned spoilt, asked;      /* rooms in a row that served but one; requests since */
+    struct warm_guest *returned; /* rooms whose guest has ended */
 };
 
 struct warm_guest {

@@ -92,7 +92,8 @@ static bool netns_is_empty(const struct netns *n)
 
 static bool netns_is_untouched(const struct netns *n)
 {
-    return netns_is_empty(n) && netns_read(n, now) && now->len == reference->len && memcmp(now->bytes, reference->bytes, now->len) == 0;
+    return netns_is_empty(n) && netns_read(n, now) && now->len == reference->len &&
+           memcmp(now->bytes, reference->bytes, now->len) == 0;
 }
 
 /* Of the namespace we are in. */

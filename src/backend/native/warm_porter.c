@@ -1,7 +1,7 @@
 /* The porter of a room: starts one guest after the other in namespaces that were made once.
  *
- * It stands outside the room's pid namespace, so no guest can name it, signal it, read its clocks or
- * change anything of it; and behind the guests' own walls, root, Landlock and filter, which its
+ * It stands outside the room's pid namespace, so no guest can name it, signal it, read its clocks
+ * or change anything of it; and behind the guests' own walls, root, Landlock and filter, which its
  * children are born with. Its rights are the pool's, as the spawner's are; a guest's process leaves
  * them before its execve, for a user namespace that it never comes back from. What the filter
  * refuses to guests the porter does with a key of its own (seccomp_keyed.c).
@@ -124,7 +124,8 @@ static void porter_enter(struct porter *p)
 {
     p->user_fd = porter_open(p, "ns/user", O_RDONLY);
     p->clocks_fd = -1;
-    if (p->plan->time_ns && (p->clocks_fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC)) < 0)
+    if (p->plan->time_ns &&
+        (p->clocks_fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC)) < 0)
         native_child_fail(p->c, "time namespace", errno, "offsets");
     p->last_fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
     if (setns(p->at.pid_fd, CLONE_NEWNET) < 0)
@@ -147,8 +148,8 @@ static int porter_seal(struct porter *p)
     if (seccomp_keyed(&plan->filter, p->key, porter_filter, ARRAY_SIZE(porter_filter), &prog) < 0)
         native_child_fail(p->c, "seccomp", E2BIG, "filter");
     struct sock_fprog fprog = {.len = prog.len, .filter = prog.insns};
-    long fd = raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER,
-                       &fprog);
+    long fd =
+        raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &fprog);
     if (fd < 0)
         native_child_fail(p->c, "seccomp", (int)-fd, "filter");
     memset(porter_filter, 0, prog.len * sizeof(porter_filter[0]));
@@ -213,7 +214,6 @@ static int entry_main(void *arg)
     entry_check(c, raw_call(SYS_setsid), "session", "setsid");
     for (int i = 0; i < 3; i++)
         entry_check(c, raw_call(SYS_dup2, c->stdio[i], i), "descriptors", "dup2");
-    native_fence_cores(c);
     entry_check(c, cgroup_enter(c->entries, c->n_entries), "cgroup", "enter");
     entry_check(c, native_keyed_call(c, SYS_unshare, CLONE_NEWCGROUP, 0, 0), "cgroup namespace",
                 "unshare");
@@ -405,6 +405,7 @@ _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *at)
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     prctl(PR_SET_NAME, "cordon-porter");
+    sys_brief_slices(0);
     porter_keep_only_ours(p);
     porter_become_user(p);
     porter_await(p, WARM_ROOM_STANDS);
@@ -416,7 +417,8 @@ _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *at)
     porter_await(p, WARM_ROOM_HELD);
     p->serves_more = p->serves_more && warm_room_begin();
     atomic_store(&c->status->ready, 1);
-    struct pollfd fds[2] = {{.fd = c->go_fd, .events = POLLIN}, {.fd = p->at.pid_fd, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = c->go_fd, .events = POLLIN},
+                            {.fd = p->at.pid_fd, .events = POLLIN}};
     for (;;) {
         if (poll(fds, 2, -1) < 0 && errno != EINTR)
             _exit(1);

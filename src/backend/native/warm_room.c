@@ -13,10 +13,10 @@
  *
  * Who makes a socket of the network or such an object is noted by the filter (init.c).
  *
- * Numbers of processes and clocks begin anew with each guest (warm_porter.c). All else that lives in
- * these namespaces takes rights to change that no guest has, or ends with its process. A change that
- * is taken back is one: times of a change cannot be set, and the clock they are taken from has moved
- * since the first look. What is not as it was serves nobody again. */
+ * Numbers of processes and clocks begin anew with each guest (warm_porter.c). All else that lives
+ * in these namespaces takes rights to change that no guest has, or ends with its process. A change
+ * that is taken back is one: times of a change cannot be set, and the clock they are taken from has
+ * moved since the first look. What is not as it was serves nobody again. */
 #include "backend/native/warm_internal.h"
 
 #include <errno.h>
@@ -136,8 +136,8 @@ static bool room_await_tick(void)
         bool later = clock_gettime(CLOCK_REALTIME_COARSE, &now) == 0;
         for (size_t k = 0; k < ROOM_FOLDERS && later; k++) {
             const struct timespec *at = &first.folders[k].st_ctim;
-            later = now.tv_sec > at->tv_sec ||
-                    (now.tv_sec == at->tv_sec && now.tv_nsec > at->tv_nsec);
+            later =
+                now.tv_sec > at->tv_sec || (now.tv_sec == at->tv_sec && now.tv_nsec > at->tv_nsec);
         }
         if (later)
             return true;

@@ -1,5 +1,5 @@
-/* Rooms as the supervisor holds them: which guests may follow each other in one, and what becomes of
- * it between two of them. */
+/* Rooms as the supervisor holds them: which guests may follow each other in one, and what becomes
+ * of it between two of them. */
 #include "backend/native/warm_internal.h"
 
 #include <string.h>
@@ -13,12 +13,16 @@
 #define ROOMS_AGE_NS (20 * 1000000000ull)
 
 /* Nothing of the caller's in it, nothing to be handed back, no folder in the scratch that nobody
- * looks at; and a kernel where a process enters its clocks at its execve. */
+ * looks at; groups that hold every limit and count all time, as who looks at a guest's processes
+ * looks for them below its pid 1; of version 1, which a guest enters by itself; and a kernel where
+ * a process enters its clocks at its execve. */
 bool warm_may_have_rooms(const struct plan *p, bool interpreter)
 {
+    const struct host_cgroups *groups = &p->cgroups;
     if (interpreter || p->hands_back_cwd || p->writes_host || plan_count_grants(p) > 0 ||
         !p->filter_options.notify || (p->time_ns && !p->time_at_exec) ||
-        p->cgroups.kind == HOST_CGROUP_V2)
+        groups->kind != HOST_CGROUP_V1 || !groups->cpuacct[0] || !p->by_group.memory ||
+        !p->by_group.pids || !p->by_group.cpu)
         return false;
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == PLAN_OP_SCRATCH && (p->ops[i].flags & PLAN_SCRATCH_FOLDER))
@@ -40,16 +44,12 @@ void warm_room_note_end(struct warm_guest *g)
         w->spoilt++;
 }
 
-bool warm_is_room(const struct warm_guest *g)
-{
-    return g->is_room;
-}
-
 bool warm_is_over(const struct warm_guest *g)
 {
     /* one that could not be made is none of the pool's failures: guests are made without */
-    return g->is_room && (atomic_load(&g->status->over) || g->runs > 0 ||
-                          atomic_load(&g->status->state) == NATIVE_FAILED) &&
+    return g->is_room &&
+           (atomic_load(&g->status->over) || g->runs > 0 ||
+            atomic_load(&g->status->state) == NATIVE_FAILED) &&
            (warm_has_failed(g) || atomic_load(&g->status->over));
 }
 
