@@ -634,6 +634,92 @@ static void test_real_kernel(void **state)
     seccomp_done(&prog);
 }
 
+/* ---- the door for who starts guests ---- */
+
+static const uint64_t right_key[2] = {0x0123456789abcdefULL, 0xfedcba9876543210ULL};
+static const char *const keyed_names[] = {"clone3", "unshare", "setns", "prctl"};
+
+static bool is_keyed(uint32_t nr)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(keyed_names); i++)
+        if ((int)nr == seccomp_call_number(keyed_names[i]))
+            return true;
+    return false;
+}
+
+/* Without the key: what the program says, but for what is noted. */
+static void check_keyed(const struct seccomp_prog *plain, const struct seccomp_prog *keyed,
+                        uint32_t arch, uint32_t nr, const uint64_t args[6])
+{
+    struct seccomp_data data = {.nr = (int)nr, .arch = arch};
+    memcpy(data.args, args, sizeof(data.args));
+    uint32_t wanted = seccomp_note_of(&data) ? NOTIFY : seccomp_eval(plain, &data);
+    assert_int_equal(seccomp_eval(keyed, &data), wanted);
+}
+
+static void test_keyed(void **state)
+{
+    (void)state;
+    struct seccomp_options options = {.notify = true};
+    struct seccomp_prog plain = build(&options), keyed, none;
+    static struct sock_filter room[BPF_MAXINSNS];
+    assert_int_equal(seccomp_keyed(&plain, right_key, room, ARRAY_SIZE(room), &keyed), 0);
+    assert_int_equal(seccomp_keyed(&plain, right_key, room, plain.len, &none), -1);
+    assert_int_equal(seccomp_keyed(&plain, right_key, room, ARRAY_SIZE(room), &keyed), 0);
+
+    static const uint64_t firsts[] = {0,           1,     2,       10, 16, 24, 40, CLONE_NEWUSER,
+                                      CLONE_NEWNS, ~0ULL, HIGH | 2};
+    static const uint32_t archs[] = {AUDIT_ARCH_X86_64, AUDIT_ARCH_I386};
+    for (uint32_t nr = 0; nr < 700; nr++)
+        for (size_t i = 0; i < ARRAY_SIZE(firsts); i++)
+            for (size_t k = 0; k < ARRAY_SIZE(archs); k++) {
+                check_keyed(&plain, &keyed, archs[k], nr, (uint64_t[6]){firsts[i], 1});
+                check_keyed(&plain, &keyed, archs[k], nr | 0x40000000, (uint64_t[6]){firsts[i], 1});
+                /* with the key: the four of them, and nothing else */
+                const uint64_t with[6] = {firsts[i], 1, 0, 0, right_key[0], right_key[1]};
+                if (archs[k] == AUDIT_ARCH_X86_64 && is_keyed(nr))
+                    assert_int_equal(answer_arch(&keyed, archs[k], nr, with), OK);
+                else
+                    check_keyed(&plain, &keyed, archs[k], nr, with);
+            }
+    /* nearly the key, in every bit */
+    for (int bit = 0; bit < 128; bit++) {
+        uint64_t args[6] = {CLONE_NEWUSER, 0, 0, 0, right_key[0], right_key[1]};
+        args[4 + bit / 64] ^= 1ULL << (bit % 64);
+        for (size_t i = 0; i < ARRAY_SIZE(keyed_names); i++)
+            assert_int_equal(answer(&keyed, keyed_names[i], args),
+                             answer(&plain, keyed_names[i], args));
+    }
+    uint64_t swapped[6] = {CLONE_NEWUSER, 0, 0, 0, right_key[1], right_key[0]};
+    assert_int_equal(answer(&keyed, "unshare", swapped), NOTIFY);
+    seccomp_done(&plain);
+}
+
+static void test_notes(void **state)
+{
+    (void)state;
+    const struct {
+        const char *call;
+        uint64_t first;
+        enum seccomp_note note;
+    } cases[] = {
+        {"shmget", 0, SECCOMP_NOTE_OBJECT},        {"semget", 7, SECCOMP_NOTE_OBJECT},
+        {"msgget", 0, SECCOMP_NOTE_OBJECT},        {"mq_open", 0, SECCOMP_NOTE_OBJECT},
+        {"socket", AF_INET, SECCOMP_NOTE_SOCKET},  {"socket", AF_INET6, SECCOMP_NOTE_SOCKET},
+        {"socket", AF_UNIX, SECCOMP_NOTE_NONE},    {"socket", HIGH | AF_INET, SECCOMP_NOTE_SOCKET},
+        {"socket", AF_NETLINK, SECCOMP_NOTE_NONE}, {"socketpair", AF_INET, SECCOMP_NOTE_NONE},
+        {"connect", 0, SECCOMP_NOTE_NONE},         {"read", AF_INET, SECCOMP_NOTE_NONE},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct seccomp_data data = {.nr = seccomp_call_number(cases[i].call),
+                                    .arch = AUDIT_ARCH_X86_64,
+                                    .args = {cases[i].first}};
+        assert_int_equal(seccomp_note_of(&data), cases[i].note);
+        data.arch = AUDIT_ARCH_I386;
+        assert_int_equal(seccomp_note_of(&data), SECCOMP_NOTE_NONE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -651,6 +737,8 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_eval),
         cmocka_unit_test(test_real_kernel),
+        cmocka_unit_test(test_keyed),
+        cmocka_unit_test(test_notes),
     };
     return cmocka_run_group_tests_name("seccomp", tests, NULL, NULL);
 }

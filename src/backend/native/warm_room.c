@@ -3,8 +3,9 @@
  * A guest can change, and leave behind for the next one in the same namespaces:
  *
  *   processes           a child of pid 1, whose children all orphans become
- *   pid 1 itself        its user is the guest's: priorities, cores, limits of its resources; and
- *                       whatever makes it run shows in its clocks, which any guest may read
+ *   pid 1 itself        its user is the guest's: priorities and cores (the filter refuses its
+ *                       limits); and whatever makes it run shows in its clocks, which any guest
+ *                       may read
  *   the scratch         entries, owners, modes, times, attributes of its three folders; space and
  *                       inodes; and inodes that never had a name, by the number of the next one
  *   the terminals       entries and times of /dev/pts
@@ -22,18 +23,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
-#include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/util.h"
 
-#define ROOM_LIMITS 16 /* RLIM_NLIMITS of every kernel so far */
-#define ROOM_TICKS 50  /* looks until the clock of file times has moved on */
+#define ROOM_TICKS 50 /* looks until the clock of file times has moved on */
 
 static const char *const room_folders[] = {"/tmp", PLAN_HOME, "/dev/shm", "/dev/pts",
                                            "/dev/pts/ptmx"};
@@ -50,7 +48,6 @@ struct room_state {
     struct {
         uint32_t words[14]; /* as sched_getattr() fills it */
     } scheduling;
-    struct rlimit limits[ROOM_LIMITS];
 };
 
 static struct room_state first;
@@ -88,9 +85,6 @@ static bool room_look_pid1(struct room_state *ret)
         syscall(SYS_sched_getattr, first_pid, &ret->scheduling, sizeof(ret->scheduling), 0) < 0)
         return false;
     ret->io_priority = syscall(SYS_ioprio_get, 1, first_pid);
-    for (int i = 0; i < ROOM_LIMITS; i++)
-        if (syscall(SYS_prlimit64, first_pid, i, NULL, &ret->limits[i]) < 0)
-            return false;
     ret->ran = room_ran();
     return ret->ran.tv_sec >= 0;
 }
@@ -177,15 +171,9 @@ static bool room_same_file(const struct stat *a, const struct stat *b)
 
 static bool room_same_pid1(const struct room_state *now)
 {
-    if (!room_same_time(now->ran, first.ran) || now->io_priority != first.io_priority ||
-        memcmp(&now->cores, &first.cores, sizeof(now->cores)) != 0 ||
-        memcmp(&now->scheduling, &first.scheduling, sizeof(now->scheduling)) != 0)
-        return false;
-    for (int i = 0; i < ROOM_LIMITS; i++)
-        if (now->limits[i].rlim_cur != first.limits[i].rlim_cur ||
-            now->limits[i].rlim_max != first.limits[i].rlim_max)
-            return false;
-    return true;
+    return room_same_time(now->ran, first.ran) && now->io_priority == first.io_priority &&
+           memcmp(&now->cores, &first.cores, sizeof(now->cores)) == 0 &&
+           memcmp(&now->scheduling, &first.scheduling, sizeof(now->scheduling)) == 0;
 }
 
 bool warm_room_is_as_new(bool had_sockets)
