@@ -160,6 +160,7 @@ static void init_leave_mounts(int mounts_fd)
         return;
     const int fds[] = {mounts_fd, pair[1]};
     (void)!fdsend_fds(pair[0], &iov, 1, fds, ARRAY_SIZE(fds), MSG_DONTWAIT);
+    close(pair[1]);
 }
 
 /* What the main process left behind dies with it. Killing from inside costs one call; should
