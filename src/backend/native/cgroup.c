@@ -366,9 +366,9 @@ int cgroup_cpu_ns(struct cgroup *cg, uint64_t *ret_ns)
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage)
 {
     struct cgroup_usage usage = {0};
+    usage.has_cpu = read_cpu(cg, &usage.cpu_user_ns, &usage.cpu_sys_ns) == 0; /* first */
     cgroup_v1_usage(cg, &usage);
     cgroup_v2_usage(cg, &usage);
-    usage.has_cpu = read_cpu(cg, &usage.cpu_user_ns, &usage.cpu_sys_ns) == 0;
 
     if (cg->sample_memory || cg->sample_pids)
         cgroup_sample(cg);

@@ -60,8 +60,8 @@ ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, s
 void cgroup_keep_files(struct cgroup *cg)
 {
     for (int i = 0; i < KEPT_COUNT; i++) {
-        if (i == KEPT_MEMORY_NOW || i == KEPT_PIDS_NOW || cg->kept[i] >= 0 ||
-            cg->dir[kept_files[i].slot].fd < 0)
+        if (i == KEPT_MEMORY_NOW || i == KEPT_PIDS_NOW || i == KEPT_PIDS_EVENTS ||
+            i == KEPT_CPU_STAT || cg->kept[i] >= 0 || cg->dir[kept_files[i].slot].fd < 0)
             continue;
         int fd = cgroup_kept_open(cg, (enum cgroup_kept)i);
         cg->kept[i] = fd >= 0 ? fd : -1;

@@ -63,9 +63,11 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
         if (r < 0)
             return cgroup_err(err, -r, dir->path, "pids.max");
         cg->sample_pids = faccessat(dir->fd, "pids.peak", F_OK, 0) < 0;
+        cg->pids_limit = limits->processes;
     }
     if ((mine & CGROUP_CPU) && limit_cpu(cg, limits->cpu_percent, err) < 0)
         return -1;
+    cg->cpu_percent = limits->cpu_percent;
     return 0;
 }
 
@@ -79,24 +81,42 @@ static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
         cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
 }
 
+/* Every file of a group that is read costs the kernel as much as the reading of five, made and
+ * removed with the group. What the others show not to have happened is not asked for: a fork is
+ * refused when the limit is reached, not before. */
 static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[256];
-    cgroup_kept_u64(cg, KEPT_PIDS_PEAK, &usage->pids_peak);
+    usage->pids_refused = cg->since.pids_refused;
+    if (cgroup_kept_u64(cg, KEPT_PIDS_PEAK, &usage->pids_peak) == 0 &&
+        (!cg->pids_limit || usage->pids_peak < cg->pids_limit))
+        return;
     if (cgroup_kept_read(cg, KEPT_PIDS_EVENTS, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "max", &usage->pids_refused);
+}
+
+/* Nobody waits for a share of which not half was used, in all, of what one period has. */
+static void usage_share(struct cgroup *cg, struct cgroup_usage *usage)
+{
+    char text[512];
+    uint64_t used_ns =
+        cg->share_used_ns + cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
+    usage->throttled_ns = cg->since.throttled_ns;
+    if (usage->has_cpu && used_ns < (uint64_t)cg->cpu_percent * PERIOD_US / 100 * 1000 / 2)
+        return;
+    if (cgroup_kept_read(cg, KEPT_CPU_STAT, text, sizeof(text)) > 0)
+        cgroup_parse_key(text, "throttled_time", &usage->throttled_ns);
 }
 
 void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
 {
     unsigned mine = cg->controls & ~cg->v2_controls;
-    char text[512];
     if (mine & CGROUP_MEMORY)
         usage_memory(cg, usage);
     if (mine & CGROUP_PIDS)
         usage_pids(cg, usage);
-    if ((mine & CGROUP_CPU) && cgroup_kept_read(cg, KEPT_CPU_STAT, text, sizeof(text)) > 0)
-        cgroup_parse_key(text, "throttled_time", &usage->throttled_ns);
+    if (mine & CGROUP_CPU)
+        usage_share(cg, usage);
     struct cgroup_counters *last = &cg->last;
     last->oom_kills = usage->oom_kills;
     last->pids_refused = usage->pids_refused;

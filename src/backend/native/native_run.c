@@ -60,7 +60,7 @@ static bool native_begun(struct guest *g)
     if (n->ready_path[0] && !n->has_ready && g->is_last)
         native_ready_make(n->ready_path, g->plan);
     /* should the guest end soon: its pid 1 has as much to do then as we have */
-    if (g->is_last)
+    if (g->is_last && !n->status->all_dead)
         native_cores_leave(&n->cores, n->n_cores, g->pid);
     return true;
 }
@@ -105,6 +105,8 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
 {
     struct native *n = g->priv;
     struct cgroup_usage u;
+    if (n->status->all_dead) /* the end, which is about to be told, reads all of it */
+        return -1;
     /* it did not: pid 1 runs where it likes */
     if (n->n_cores > 1)
         native_cores_give(&n->cores, g->pid);
