@@ -98,8 +98,7 @@ static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
 static void usage_share(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[512];
-    uint64_t used_ns =
-        cg->share_used_ns + cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
+    uint64_t used_ns = cg->share_used_ns + usage->cpu_user_ns + usage->cpu_sys_ns;
     usage->throttled_ns = cg->since.throttled_ns;
     if (usage->has_cpu && used_ns < (uint64_t)cg->cpu_percent * PERIOD_US / 100 * 1000 / 2)
         return;
