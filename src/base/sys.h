@@ -201,7 +201,8 @@ static inline void sys_brief_slices(int nice)
               .flags = 1 /* SCHED_FLAG_RESET_ON_FORK */,
               .nice = nice,
               .runtime = 100000};
-    syscall(SYS_sched_setattr, 0, &attr, 0);
+    if (syscall(SYS_sched_getscheduler, 0) == 0) /* who is of another kind stays so */
+        syscall(SYS_sched_setattr, 0, &attr, 0);
 }
 
 #endif

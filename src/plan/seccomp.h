@@ -64,11 +64,11 @@ int seccomp_quiet(const struct seccomp_prog *prog, struct seccomp_prog *ret_prog
                   struct cordon_err *err);
 
 /* The program with a door in front (seccomp_keyed.c): namespaces, clone3 and prctl are let
- * through for who gives the key as fifth and sixth argument; and calls that are to be noted go to
- * the listener, which lets them through if seccomp_eval() says that the program would. Writes to
- * `insns`, which has `room`; -1: it is too small. */
-int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], struct sock_filter *insns,
-                  size_t room, struct seccomp_prog *ret_prog);
+ * through for who gives the key as fifth and sixth argument; and
+ * calls that are to be noted go to the listener, which lets them through if seccomp_eval() says
+ * that the program would. Writes to `insns`, which has `room`; -1: it is too small. */
+int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], bool notes_sockets,
+                  struct sock_filter *insns, size_t room, struct seccomp_prog *ret_prog);
 enum seccomp_note {
     SECCOMP_NOTE_NONE = 0,
     SECCOMP_NOTE_OBJECT = 1, /* that outlives its process */

@@ -43,9 +43,10 @@ enum seccomp_note seccomp_note_of(const struct seccomp_data *data)
 
 /* Written in order, jumps by the number of instructions to skip: the head has three parts, the
  * comparisons, the two ways to be noted, and the check of the key, and then the program follows. */
-int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], struct sock_filter *insns,
-                  size_t room, struct seccomp_prog *ret_prog)
+int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], bool notes_sockets,
+                  struct sock_filter *insns, size_t room, struct seccomp_prog *ret_prog)
 {
+    const uint32_t socket_call = notes_sockets ? SYS_socket : UINT32_MAX;
     const struct sock_filter check[] = {
         BPF_STMT(BPF_LD | BPF_IMM, 0),
         KEYED_WORD(SECCOMP_ARG_LOW(4), (uint32_t)key[0]),
@@ -76,7 +77,7 @@ int seccomp_keyed(const struct seccomp_prog *prog, const uint64_t key[2], struct
     for (size_t i = 0; i < n_calls; i++)
         insns[n++] =
             (struct sock_filter)KEYED_IF(noted_calls[i], (uint8_t)(--rest + n_notes - 1), 0);
-    insns[n++] = (struct sock_filter)KEYED_IF(SYS_socket, (uint8_t)(--rest + 1), 0);
+    insns[n++] = (struct sock_filter)KEYED_IF(socket_call, (uint8_t)(--rest + 1), 0);
     for (size_t i = 0; i < n_keyed; i++)
         insns[n++] = (struct sock_filter)KEYED_IF(keyed_calls[i], (uint8_t)(--rest + n_notes), 0);
     memcpy(insns + n, notes, sizeof(notes));

@@ -51,6 +51,15 @@ for name in ("dev", "snmp", "netstat", "snmp6", "ip6_flowlabel", "ipv6_route", "
 view["net/used"] = open("/proc/self/net/sockstat").readline()
 for name in ("msg", "sem", "shm"):
     view["ipc/" + name] = open("/proc/sysvipc/" + name).read()
+# files of /proc have the number and the time of the first look at them, links that of the first step through them
+for place in ("/proc/1", "/proc/1/task/1", "/proc/sys/kernel", "/proc/sys/user", "/proc/sys/vm", "/proc/sys/net/ipv4", "/proc"):
+    for name in sorted(os.listdir(place))[::3]:
+        if not name.isdigit():
+            try:
+                st = os.lstat(f"{place}/{name}")
+                view[f"{place}/{name}"] = [st.st_ino, st.st_mtime_ns, st.st_atime_ns, st.st_ctime_ns]
+            except OSError as e:
+                view[f"{place}/{name}"] = e.errno
 view["own"] = [l for l in open("/proc/self/status") if l.split(":")[0] in (
     "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "SigBlk", "SigIgn",
     "SigQ", "ShdPnd", "Umask")]
@@ -120,6 +129,7 @@ KEEPS = {
     "memory": "x = bytearray(64 << 20)",
     "limits of its own": "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); os.nice(5); os.sched_setaffinity(0, {0})",
     "closed streams": "os.close(1); os.close(2); time.sleep(0.05)",
+    "looks at /proc": "[os.stat(os.path.join(d, f)) for d in ('/proc/sys/kernel', '/proc/sys/user') for f in os.listdir(d)]; os.readlink('/proc/mounts'); open('/proc/net/dev').read()",
     "ignored signals": "[signal.signal(s, signal.SIG_IGN) for s in (1, 2, 15, 17)]",
     "a terminal": "a, b = os.openpty(); os.close(a); os.close(b)",
     "a mapped file without a name in memory": "os.write(os.memfd_create('x'), b'x' * 4096)",
@@ -136,6 +146,9 @@ SPOILS = {
     "modes": "os.chmod('/home/sandbox', 0o700); os.chmod('/home/sandbox', 0o755)",
     "an attribute": "os.setxattr('/home/sandbox', 'user.x', b'1'); os.removexattr('/home/sandbox', 'user.x')",
     "times": "os.utime('/home/sandbox')",
+    "a sibling of the first process": "pid = libc.syscall(56, 0x8000 | 17, 0, 0, 0, 0)\nif pid == 0:\n    libc.setsid(); time.sleep(60); os._exit(0)",
+    "a dead sibling": "pid = libc.syscall(56, 0x8000 | 17, 0, 0, 0, 0)\nif pid == 0:\n    os._exit(0)\ntime.sleep(0.2)",
+    "a thread that asked to be traced": "t = threading.Thread(target=lambda: libc.ptrace(0, 0, 0, 0)); t.start(); t.join()",
     "a look at a folder": "os.listdir('/home/sandbox')",
     "shared memory": "assert libc.shmget(7, 4096, 0o1600) >= 0",
     "shared memory that is gone": "assert libc.shmctl(libc.shmget(0, 4096, 0o1600), 0, 0) >= 0",
@@ -182,6 +195,52 @@ def test_what_would_show_ends_the_room(sandbox, what):
         assert "Error" not in result.stderr, result.stderr
         assert after["room"][0] != before["room"][0], what
         assert after["pids"] == ["1", "2"]
+
+
+NETWORK = ["sockets that were not used", "a datagram", "a refused connection", "no route", "no route of IPv6"]
+
+
+@pytest.mark.parametrize("what", NETWORK)
+def test_the_network_of_guests_that_had_no_sockets_for_long(sandbox, what):
+    """From then on the network is looked at only after guests that make some; and the first one of those is seen."""
+    for _ in range(90):
+        prepared(sandbox)
+    before, _, after = guest_after(sandbox, {**KEEPS, **SPOILS}[what])
+    if what in SPOILS:
+        assert after["room"][0] != before["room"][0]
+    else:
+        assert {k: v for k, v in after.items() if k.startswith("net/")} == {k: v for k, v in before.items() if k.startswith("net/")}
+    for _ in range(3):  # and later ones are looked at as well
+        _, _, after = guest_after(sandbox, SPOILS["a datagram"])
+        assert after["net/dev"] == before["net/dev"] and after["net/snmp"] == before["net/snmp"]
+
+
+def test_killed_beside_a_child_that_lives(sandbox):
+    for _ in range(3):
+        settled(sandbox)
+        result = prepared(sandbox, ["sh", "-c", "sleep 30 & kill -9 $$"])
+        assert (result.verdict, result.exit_code, result.signal) == ("signaled", 137, 9)
+
+
+TRACED = """
+def f():
+    libc.ptrace(0, 0, 0, 0)
+t = threading.Thread(target=f); t.start(); t.join()
+print("on", flush=True)
+os.kill(os.getpid(), signal.SIGUSR1) if len(sys.argv) > 1 else time.sleep(60)
+"""
+
+
+def test_who_asks_to_be_traced_can_be_ended(sandbox):
+    settled(sandbox)
+    job = sandbox.start_command(["python3", "-I", "-S", "-c", HEAD + TRACED])
+    time.sleep(0.5)
+    begun = time.monotonic()
+    job.cancel()
+    assert job.wait(10).verdict == "cancelled" and time.monotonic() - begun < 1
+    result = run(sandbox, "libc.ptrace(0, 0, 0, 0); os.kill(os.getpid(), signal.SIGUSR1)", timeout=0.5)
+    assert result.verdict == "time_limit"
+    assert look(sandbox)["pids"] == ["1", "2"]
 
 
 def test_guests_that_spoil_each_room_run_without(sandbox):

@@ -663,9 +663,9 @@ static void test_keyed(void **state)
     struct seccomp_options options = {.notify = true};
     struct seccomp_prog plain = build(&options), keyed, none;
     static struct sock_filter room[BPF_MAXINSNS];
-    assert_int_equal(seccomp_keyed(&plain, right_key, room, ARRAY_SIZE(room), &keyed), 0);
-    assert_int_equal(seccomp_keyed(&plain, right_key, room, plain.len, &none), -1);
-    assert_int_equal(seccomp_keyed(&plain, right_key, room, ARRAY_SIZE(room), &keyed), 0);
+    assert_int_equal(seccomp_keyed(&plain, right_key, true, room, ARRAY_SIZE(room), &keyed), 0);
+    assert_int_equal(seccomp_keyed(&plain, right_key, true, room, plain.len, &none), -1);
+    assert_int_equal(seccomp_keyed(&plain, right_key, true, room, ARRAY_SIZE(room), &keyed), 0);
 
     static const uint64_t firsts[] = {0,           1,     2,       10, 16, 24, 40, CLONE_NEWUSER,
                                       CLONE_NEWNS, ~0ULL, HIGH | 2};
@@ -692,6 +692,13 @@ static void test_keyed(void **state)
     }
     uint64_t swapped[6] = {CLONE_NEWUSER, 0, 0, 0, right_key[1], right_key[0]};
     assert_int_equal(answer(&keyed, "unshare", swapped), NOTIFY);
+    /* where the network is looked at anyway, sockets are left alone */
+    assert_int_equal(answer(&keyed, "socket", (uint64_t[6]){AF_INET, SOCK_STREAM}), NOTIFY);
+    assert_int_equal(seccomp_keyed(&plain, right_key, false, room, ARRAY_SIZE(room), &keyed), 0);
+    assert_int_equal(answer(&keyed, "socket", (uint64_t[6]){AF_INET, SOCK_STREAM}), OK);
+    assert_int_equal(answer(&keyed, "socket", (uint64_t[6]){AF_INET, SOCK_RAW}),
+                     answer(&plain, "socket", (uint64_t[6]){AF_INET, SOCK_RAW}));
+    assert_int_equal(answer(&keyed, "shmget", (uint64_t[6]){0}), NOTIFY);
     seccomp_done(&plain);
 }
 

@@ -34,7 +34,6 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define GUEST_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
 #define GUEST_STACK 32768
 #define GUEST_LOOKS 100 /* 50 us */
 #define GUEST_LOOK_NS 60000
@@ -193,7 +192,7 @@ static void guest_seal(struct native_child *c)
     unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
     int fd = -EINVAL;
     if (p->tier == TIER_LANDLOCK)
-        fd = guest_filter(&p->filter, flags | GUEST_WAIT_KILLABLE);
+        fd = guest_filter(&p->filter, flags | NATIVE_WAIT_KILLABLE);
     if (fd == -EINVAL)
         fd = guest_filter(&p->filter, flags);
     if (fd >= 0) {

@@ -34,6 +34,7 @@
  * the guest's limits: past this many answers each further one waits, which bounds our share of a
  * core to about a twentieth. */
 #define INIT_ANSWERS_FREE 1000
+#define INIT_NOTES_FREE 20000
 #define INIT_ANSWER_PAUSE_NS 200000
 
 bool native_is_plain_fork(const struct plan *plan, unsigned nr, uint64_t flags)
@@ -50,13 +51,26 @@ bool native_is_notify_broken(int error)
     return error == ENOSYS || error == EPERM || error == ENOTTY || error == EINVAL;
 }
 
-void native_pace_refusals(void)
+static struct {
+    unsigned refused, noted;
+} init_answers;
+
+void native_pace_begin(void)
 {
-    static unsigned answers;
-    if (++answers > INIT_ANSWERS_FREE) {
-        answers = INIT_ANSWERS_FREE;
+    init_answers.refused = init_answers.noted = 0;
+}
+
+static void init_pace(unsigned *answers, unsigned most)
+{
+    if (++*answers > most) {
+        *answers = most;
         nanosleep(&(struct timespec){.tv_nsec = INIT_ANSWER_PAUSE_NS}, NULL);
     }
+}
+
+void native_pace_refusals(void)
+{
+    init_pace(&init_answers.refused, INIT_ANSWERS_FREE);
 }
 
 /* Answers one call. Only the number is read: pointers of a guest are never followed, and a refused
@@ -64,7 +78,6 @@ void native_pace_refusals(void)
 void native_init_answer(struct native_child *c, int listener)
 {
     struct native_status *status = c->status;
-    native_pace_refusals();
     struct seccomp_notif req;
     memset(&req, 0, sizeof(req));
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &req) < 0) {
@@ -94,6 +107,10 @@ void native_init_answer(struct native_child *c, int listener)
         atomic_fetch_add(&status->denials[nr < NATIVE_CALLS ? nr : NATIVE_CALLS - 1], 1);
     }
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &resp);
+    if (resp.flags)
+        init_pace(&init_answers.noted, INIT_NOTES_FREE);
+    else
+        native_pace_refusals();
 }
 
 void native_init_note_scratch(struct native_status *status)
@@ -129,7 +146,8 @@ static bool init_reap(struct native_child *c, pid_t main_pid, bool *ret_alone)
             return main_gone;
         if (main_gone)
             status->ended_together++;
-        if (pid == main_pid) {
+        /* who asked to be traced by its parent, and stopped, has not ended */
+        if (pid == main_pid && (WIFEXITED(wstatus) || WIFSIGNALED(wstatus))) {
             status->wstatus = wstatus;
             status->exited_ns = clock_ns();
             native_init_note_scratch(status);

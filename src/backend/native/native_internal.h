@@ -67,6 +67,7 @@ struct native_status {
     _Atomic uint32_t reaped; /* its pid 1 is gone, with what it used in all: */
     uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
     _Atomic uint32_t room; /* how far a room is: enum warm_stand */
+    uint32_t had_sockets;  /* of a room: its guest made one of the network */
     _Atomic uint32_t over; /* a room that serves nobody any more, which is no failure */
     struct native_bound {
         uint64_t device, inode;  /* 0: an optional one that was not there */
@@ -373,8 +374,11 @@ int native_command_find(const struct plan *p,
 void native_command_note_static(const struct plan *p, struct native_status *status);
 
 /* init.c: reaps, serves the listener, reports */
-/* Before each answer to a refused call: past some thousand they wait. */
+#define NATIVE_WAIT_KILLABLE (1U << 5) /* SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV */
 bool native_is_notify_broken(int error);
+/* After each answer: past some thousand they wait, those to calls that go on much later. A new
+ * guest begins at nothing. */
+void native_pace_begin(void);
 void native_pace_refusals(void);
 /* Answers one call that the filter sent to the listener. */
 void native_init_answer(struct native_child *c, int listener);

@@ -25,9 +25,10 @@ static void native_kill(struct guest *g)
     struct native *n = g->priv;
     n->was_killed = true;
     /* tier full: the kernel ends the whole pid namespace with its pid 1 */
-    if (n->warm)
+    if (n->warm) {
         sys_pidfd_send_signal(n->pidfd, SIGKILL);
-    else if (g->plan->tier == TIER_FULL)
+        shutdown(n->go_fd, SHUT_WR); /* a room's porter goes as well, with whom only it can reap */
+    } else if (g->plan->tier == TIER_FULL)
         native_kill_child(g->pid, n->pidfd);
     else
         native_keeper_kill(n->pidfd, &n->go_fd);

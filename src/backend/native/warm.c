@@ -135,6 +135,7 @@ int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
     w->cgroups = plan->cgroups;
     w->limits = plan->limits;
     w->has_rooms = warm_may_have_rooms(plan, interpreter);
+    w->looks_at_network = true;
     /* Beside v1 groups the v2 one would only kill and count, and a process of the pool's user
      * cannot be cloned into it; moving it later takes milliseconds. */
     if (w->cgroups.kind != HOST_CGROUP_V2)

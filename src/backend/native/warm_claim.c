@@ -173,7 +173,10 @@ static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
     int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX + PLAN_PARKED_GRANTS];
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fds[i] = -1;
-    struct warm_spawn m = {.slot = g->slot, .serial = g->serial, .is_room = g->is_room};
+    struct warm_spawn m = {.slot = g->slot,
+                           .serial = g->serial,
+                           .is_room = g->is_room,
+                           .looks_at_network = g->looks_at_network};
     m.id = g->id ? warm_id_inside(w, g->id) : 0;
     int r = claim_open(g, fds, err);
     if (r == 0 && !g->is_room)
@@ -218,6 +221,7 @@ int warm_park(struct warm *w, struct warm_guest **ret, struct cordon_err *err)
                              .pidfd = -1,
                              .stdio = {-1, -1, -1},
                              .is_room = warm_wants_room(w),
+                             .looks_at_network = w->looks_at_network,
                              .born_ns = clock_ns()};
     w->guests = g;
     w->refs++;

@@ -135,7 +135,10 @@ void warm_guest_receive(struct native_child *c, const struct plan *plan, struct 
     static struct plan_file files[WARM_FDS_MAX];
     static int file_fds[WARM_FDS_MAX];
     struct iovec parts[2] = {{&ret->head, sizeof(ret->head)}, {body, sizeof(body)}};
-    ssize_t n = warm_recv(c->go_fd, parts, 2, ret->fds, &ret->n_fds, 0);
+    ssize_t n;
+    do
+        n = warm_recv(c->go_fd, parts, 2, ret->fds, &ret->n_fds, 0);
+    while (n == 1); /* a signal for a guest that has ended */
     const struct warm_order *head = &ret->head;
     size_t n_late = head->is_memfd + head->n_files; /* then what a room gets with each guest */
     if (n < (ssize_t)sizeof(*head) || head->n_entries > CGROUP_ENTRIES_MAX ||

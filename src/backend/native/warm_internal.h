@@ -46,7 +46,13 @@ struct warm {
     struct plan_limits limits;
     struct warm_groups idle[WARM_GROUPS];
     size_t n_idle, n_resting;
-    struct plan grants;          /* root's: only its operations, those that bind granted paths */
+    struct plan grants; /* root's: only its operations, those that bind granted paths */
+    /* Is the network of a room looked at after every guest, or after those that made a socket of
+     * it? They are told of, which costs them; so only where many guests in a row left it alone, and
+     * not once one was seen to make some. */
+    bool looks_at_network, has_sockets;
+    unsigned n_quiet;
+    unsigned n_rooms;
     bool has_rooms;              /* guests of this kind may follow each other in one */
     unsigned spoilt, asked;      /* rooms in a row that served but one; requests since */
     struct warm_guest *returned; /* rooms whose guest has ended */
@@ -66,7 +72,7 @@ struct warm_guest {
     int error;   /* of the spawner; 0: none */
     uint64_t born_ns;
     bool is_claimed;
-    bool is_room, returns;
+    bool is_room, returns, looks_at_network;
     unsigned runs; /* that it was claimed for */
     struct warm_guest *next_returned;
 };
@@ -85,9 +91,10 @@ struct warm_spawn {
     uint32_t id;     /* offset of its user in the pool's namespace */
     uint32_t has_group;
     uint32_t n_entries;
-    uint32_t n_grants; /* paths of the host that are given with it */
-    uint32_t grants;   /* bit i: the i-th of them is there */
-    uint32_t is_room;  /* guests come one after the other */
+    uint32_t n_grants;         /* paths of the host that are given with it */
+    uint32_t grants;           /* bit i: the i-th of them is there */
+    uint32_t is_room;          /* guests come one after the other */
+    uint32_t looks_at_network; /* as of warm_porter */
 };
 #define WARM_SPAWN_FDS 5
 #define WARM_ROOM_FDS 2
@@ -183,10 +190,11 @@ void warm_guest_receive(struct native_child *c, const struct plan *plan, struct 
 
 /* warm_porter.c, never returns. Of a room; pid_fd: its pid 1, whose number is pid. */
 struct warm_porter {
-    unsigned id;     /* the user of its guests in the pool's namespace, from the first */
-    pid_t pid;       /* the room's pid 1 */
-    int pid_fd;      /* the same */
-    int lifeline_fd; /* pid 1 ends with the other end */
+    unsigned id;           /* the user of its guests in the pool's namespace, from the first */
+    pid_t pid;             /* the room's pid 1 */
+    int pid_fd;            /* the same */
+    int lifeline_fd;       /* pid 1 ends with the other end */
+    bool looks_at_network; /* after every guest; else after those that had sockets of it */
 };
 _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *porter);
 
@@ -195,6 +203,7 @@ _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *port
  * more; is_alone when the guest's main process was waited for: no other is left; is_as_new says
  * whether the next one could tell. */
 bool warm_room_open(const struct warm_porter *porter);
+bool warm_room_look_at_proc(void); /* once before and once after it, in the room */
 bool warm_room_begin(void);
 bool warm_room_is_alone(unsigned *ret_others);
 bool warm_room_is_as_new(bool had_sockets); /* of the network */

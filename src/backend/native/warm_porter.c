@@ -27,6 +27,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -53,7 +54,8 @@ struct porter {
     uint64_t key[2];
     struct native_guest guest;
     pid_t guest_pid; /* in our own namespace */
-    int guest_fd;
+    int sig_fd;      /* tells of whoever we have to wait for */
+    bool had_others; /* somebody but the guest's first process was among them */
 };
 
 static struct porter porter;
@@ -136,6 +138,7 @@ static void porter_enter(struct porter *p)
     umask(022);
     if (chdir(p->plan->cwd) < 0)
         native_child_fail(p->c, "working directory", errno, p->plan->cwd);
+    p->sig_fd = native_child_signals(p->c, false);
 }
 
 /* As guest_seal() in guest.c, with a door for ourselves. */
@@ -145,7 +148,8 @@ static int porter_seal(struct porter *p)
     struct seccomp_prog prog;
     if (getrandom(p->key, sizeof(p->key), 0) != (ssize_t)sizeof(p->key))
         native_child_fail(p->c, "seccomp", errno, "key");
-    if (seccomp_keyed(&plan->filter, p->key, porter_filter, ARRAY_SIZE(porter_filter), &prog) < 0)
+    if (seccomp_keyed(&plan->filter, p->key, !p->at.looks_at_network, porter_filter,
+                      ARRAY_SIZE(porter_filter), &prog) < 0)
         native_child_fail(p->c, "seccomp", E2BIG, "filter");
     struct sock_fprog fprog = {.len = prog.len, .filter = prog.insns};
     long fd =
@@ -203,12 +207,23 @@ static void entry_check(struct native_child *c, long r, const char *stage, const
         native_child_fail(c, stage, (int)-r, what);
 }
 
+/* Out of the pool's rights, into what guests have. */
+static void entry_leave_rights(struct porter *p)
+{
+    struct native_child *c = p->c;
+    entry_check(c, native_keyed_call(c, SYS_setns, p->user_fd, CLONE_NEWUSER, 0), "ids", "setns");
+    native_drop_bounding_set(c);
+    native_drop_last_capability(c);
+}
+
 /* In the porter's memory until its execve: bare calls. Its group and clocks are the pool's to give,
  * so they come before the user namespace, behind which nothing is left. */
 static int entry_main(void *arg)
 {
     struct porter *p = arg;
     struct native_child *c = p->c;
+    static const uint64_t none;
+    raw_call(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof(none));
     if (p->last_fd >= 0)
         entry_check(c, raw_call(SYS_pwrite64, p->last_fd, "2", 1, 0), "pool", "number");
     entry_check(c, raw_call(SYS_setsid), "session", "setsid");
@@ -217,9 +232,7 @@ static int entry_main(void *arg)
     entry_check(c, cgroup_enter(c->entries, c->n_entries), "cgroup", "enter");
     entry_check(c, native_keyed_call(c, SYS_unshare, CLONE_NEWCGROUP, 0, 0), "cgroup namespace",
                 "unshare");
-    entry_check(c, native_keyed_call(c, SYS_setns, p->user_fd, CLONE_NEWUSER, 0), "ids", "setns");
-    native_drop_bounding_set(c);
-    native_drop_last_capability(c);
+    entry_leave_rights(p);
     native_guest_limits(c);
     native_guest_start(&p->guest);
     return 0;
@@ -238,18 +251,16 @@ static void porter_clocks(struct porter *p)
         native_child_fail(p->c, "time namespace", errno, "offsets");
 }
 
-/* In our memory until its execve or its end, which only with CLONE_VFORK we wait for. */
-static long porter_clone(struct porter *p, uint64_t flags, int (*fn)(void *), int *ret_fd)
+/* In our memory until its execve or its end. number: its own in the room, 0: any. */
+static long porter_clone(struct porter *p, uint64_t flags, pid_t number, int (*fn)(void *))
 {
-    pid_t number = PORTER_GUEST;
     struct clone_args args = {
-        .flags = CLONE_VM | CLONE_PIDFD | flags,
-        .pidfd = (uint64_t)(uintptr_t)ret_fd,
+        .flags = CLONE_VM | flags,
         .exit_signal = SIGCHLD,
         .stack = (uint64_t)(uintptr_t)porter_stack,
         .stack_size = sizeof(porter_stack),
-        .set_tid = (uint64_t)(uintptr_t)&number,
-        .set_tid_size = 1,
+        .set_tid = number ? (uint64_t)(uintptr_t)&number : 0,
+        .set_tid_size = number ? 1 : 0,
     };
     return porter_clone3(p, &args, fn, p);
 }
@@ -264,17 +275,45 @@ static int porter_probe(void *arg)
     return 0;
 }
 
-/* Nobody is born where pid 1 is on its way out, which its guests are killed by before it shows. */
+/* For the time of its life the porter waits: the C library's memory is its own. */
+static int porter_look_main(void *arg)
+{
+    entry_leave_rights(arg);
+    bool done = warm_room_look_at_proc();
+    for (;;)
+        raw_call(SYS_exit_group, done ? 0 : 1);
+    return 0;
+}
+
+static bool porter_look(struct porter *p)
+{
+    int wstatus = 1;
+    long pid = porter_clone(p, CLONE_VFORK, 0, porter_look_main);
+    while (pid > 0 && waitpid((pid_t)pid, &wstatus, __WALL) < 0 && errno == EINTR)
+        ;
+    return wstatus == 0;
+}
+
+/* Nobody is born where pid 1 is on its way out, which its guests are killed by before it shows. Any
+ * number will do: that of the guest may still be the one of its process group. */
 static bool porter_has_pid1(struct porter *p)
 {
-    int fd = -1;
-    long pid = porter_clone(p, CLONE_VFORK, porter_probe, &fd);
+    long pid = porter_clone(p, CLONE_VFORK, 0, porter_probe);
     if (pid < 0)
         return false;
-    close(fd);
     while (waitpid((pid_t)pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     return true;
+}
+
+/* Is there anybody whom we would have to wait for? Who was made as a sibling of the guest's first
+ * process (CLONE_PARENT) is a child of ours and not of pid 1; so is, for the kernel, who asked to
+ * be traced by its parent. */
+static bool porter_has_others(const struct porter *p)
+{
+    siginfo_t info;
+    return p->had_others || waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 ||
+           errno != ECHILD;
 }
 
 /* Ends the room, and with it whatever is left in it: pid 1's lifeline closes. */
@@ -297,7 +336,8 @@ static void porter_note_end(struct porter *p, int wstatus, const struct rusage *
     s->guest_user_ns = native_tv_ns(ru->ru_utime);
     s->guest_sys_ns = native_tv_ns(ru->ru_stime);
     s->guest_rss_bytes = (uint64_t)ru->ru_maxrss * 1024;
-    bool alone = p->serves_more && warm_room_is_alone(&others);
+    s->had_sockets = (p->c->noted & SECCOMP_NOTE_SOCKET) != 0;
+    bool alone = p->serves_more && warm_room_is_alone(&others) && !porter_has_others(p);
     s->ended_together = p->serves_more ? 1 + others : 1;
     /* a failed execve recorded its own state: the first cause stays */
     atomic_compare_exchange_strong(&s->state, &started, NATIVE_EXITED);
@@ -314,20 +354,33 @@ static void porter_tell_end(struct porter *p)
         _exit(1);
 }
 
-static bool porter_take_guest(struct porter *p)
+/* Takes everybody who has ended; true when the guest's first process was among them. Whoever stops
+ * because it asked to be traced stays so, until a limit ends it. */
+static bool porter_reap(struct porter *p)
 {
-    int wstatus;
-    struct rusage ru;
-    pid_t pid = wait4(p->guest_pid, &wstatus, WNOHANG | __WALL, &ru);
-    if (pid == 0 || (pid < 0 && errno == EINTR))
-        return false;
-    if (pid < 0)
-        native_child_fail(p->c, "init", errno, "wait");
-    /* killed together with pid 1: what that means is for the supervisor to say */
-    if (WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL && !porter_has_pid1(p))
-        _exit(1);
-    porter_note_end(p, wstatus, &ru);
-    return true;
+    struct signalfd_siginfo drop;
+    while (read(p->sig_fd, &drop, sizeof(drop)) == (ssize_t)sizeof(drop))
+        ;
+    for (;;) {
+        int wstatus;
+        struct rusage ru;
+        pid_t pid = wait4(-1, &wstatus, WNOHANG | __WALL, &ru);
+        if (pid < 0 && errno == EINTR)
+            continue;
+        if (pid < 0 && errno != ECHILD)
+            native_child_fail(p->c, "init", errno, "wait");
+        if (pid <= 0)
+            return false;
+        if (pid != p->guest_pid || !(WIFEXITED(wstatus) || WIFSIGNALED(wstatus))) {
+            p->had_others = true;
+            continue;
+        }
+        /* killed together with pid 1: what that means is for the supervisor to say */
+        if (WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL && !porter_has_pid1(p))
+            _exit(1);
+        porter_note_end(p, wstatus, &ru);
+        return true;
+    }
 }
 
 /* Until the guest has ended. */
@@ -336,7 +389,7 @@ static void porter_watch(struct porter *p)
     struct native_child *c = p->c;
     uint64_t begun_ns = clock_ns();
     struct pollfd fds[3] = {
-        {.fd = p->guest_fd, .events = POLLIN},
+        {.fd = p->sig_fd, .events = POLLIN},
         {.fd = c->go_fd, .events = POLLIN},
         {.fd = p->listener_fd, .events = POLLIN},
     };
@@ -349,10 +402,10 @@ static void porter_watch(struct porter *p)
         }
         if (poll(fds, ARRAY_SIZE(fds), rest_ms) < 0 && errno != EINTR)
             native_child_fail(c, "init", errno, "poll");
-        if (fds[0].revents && porter_take_guest(p))
+        if (fds[0].revents && porter_reap(p))
             return;
         if (fds[1].revents && !native_init_forward(c->go_fd, p->guest_pid))
-            _exit(1); /* the supervisor is gone: take the guest along */
+            _exit(1); /* the supervisor is gone, or wants the guest gone: take it along */
         if (fds[2].revents & POLLIN)
             native_init_answer(c, p->listener_fd);
     }
@@ -379,7 +432,10 @@ static void porter_serve(struct porter *p)
     porter_clocks(p);
     p->guest = (struct native_guest){.child = c, .fence_fd = -1, .clocks_fd = -1};
     p->guest.cloned_ns = clock_ns();
-    long pid = porter_clone(p, 0, entry_main, &p->guest_fd);
+    p->had_others = false;
+    c->noted = 0;
+    native_pace_begin();
+    long pid = porter_clone(p, 0, PORTER_GUEST, entry_main);
     if (pid < 0)
         native_child_fail(c, "fork", (int)-pid, "clone3");
     p->guest_pid = (pid_t)pid;
@@ -388,22 +444,17 @@ static void porter_serve(struct porter *p)
     porter_tell_end(p);
     /* Not before: the supervisor is told of the end once, and not of each stream's before it. */
     porter_forget(&order);
-    util_close(&p->guest_fd);
     /* the supervisor has what it needs; whether the room serves again is seen meanwhile */
     if (!p->serves_more || (c->noted & SECCOMP_NOTE_OBJECT) ||
-        !warm_room_is_as_new(c->noted & SECCOMP_NOTE_SOCKET))
+        !warm_room_is_as_new(p->at.looks_at_network || (c->noted & SECCOMP_NOTE_SOCKET)))
         porter_end(p);
-    c->noted = 0;
     atomic_store(&c->status->ready, 1);
 }
 
 _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *at)
 {
     struct porter *p = &porter;
-    sigset_t none;
-    *p = (struct porter){.c = c, .plan = c->plan, .at = *at, .listener_fd = -1, .guest_fd = -1};
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    *p = (struct porter){.c = c, .plan = c->plan, .at = *at, .listener_fd = -1};
     prctl(PR_SET_NAME, "cordon-porter");
     sys_brief_slices(0);
     porter_keep_only_ours(p);
@@ -415,7 +466,7 @@ _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *at)
     if (write(p->at.lifeline_fd, "j", 1) != 1)
         _exit(1);
     porter_await(p, WARM_ROOM_HELD);
-    p->serves_more = p->serves_more && warm_room_begin();
+    p->serves_more = p->serves_more && porter_look(p) && warm_room_begin() && porter_look(p);
     atomic_store(&c->status->ready, 1);
     struct pollfd fds[2] = {{.fd = c->go_fd, .events = POLLIN},
                             {.fd = p->at.pid_fd, .events = POLLIN}};

@@ -9,6 +9,8 @@
  *   the scratch         entries, owners, modes, times, attributes of its three folders; space and
  *                       inodes; and inodes that never had a name, by the number of the next one
  *   the terminals       entries and times of /dev/pts
+ *   /proc               nothing but what the first look at each of its files does: they are looked
+ *                       at before
  *   the network         what warm_netns.c looks at, if there was a socket of it
  *   System V objects    nothing shows that there were some
  *
@@ -31,6 +33,7 @@
 
 #include "base/util.h"
 
+#define ROOM_DEPTH 8  /* of /proc; 6 are seen */
 #define ROOM_TICKS 50 /* looks until the clock of file times has moved on */
 
 static const char *const room_folders[] = {"/tmp", PLAN_HOME, "/dev/shm", "/dev/pts",
@@ -140,10 +143,62 @@ static bool room_await_tick(void)
     return false;
 }
 
+/* Files of /proc get their number and times when they are looked at for the first time, and links
+ * another time when they are followed for the first time in a day. So that no guest sees what
+ * others have looked at, all are, once: those of the kernel and of pid 1. By somebody in the
+ * guests' pid and user namespace, which some belong to. (Under pressure the kernel forgets some,
+ * whoever looked at them.) */
+struct room_entry { /* struct linux_dirent64 */
+    uint64_t inode;
+    int64_t next;
+    unsigned short size;
+    unsigned char type;
+    char name[];
+};
+
+static void room_look_around(int dir, int depth);
+
+static void room_look_at(int dir, const char *name, int depth)
+{
+    struct stat st;
+    char target[64];
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    if (S_ISLNK(st.st_mode))
+        (void)!readlinkat(dir, name, target, sizeof(target));
+    if (!S_ISDIR(st.st_mode) || depth == ROOM_DEPTH)
+        return;
+    _cleanup_close_ int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0)
+        room_look_around(fd, depth + 1);
+}
+
+static void room_look_around(int dir, int depth)
+{
+    _Alignas(struct room_entry) char entries[2048];
+    long n;
+    while ((n = syscall(SYS_getdents64, dir, entries, sizeof(entries))) > 0)
+        for (long at = 0; at < n;) {
+            const struct room_entry *e = (const void *)(entries + at);
+            bool is_process = depth == 0 && e->name[0] >= '0' && e->name[0] <= '9';
+            at += e->size;
+            if (e->name[0] != '.' && (!is_process || str_eq(e->name, "1")))
+                room_look_at(dir, e->name, depth);
+        }
+}
+
+bool warm_room_look_at_proc(void)
+{
+    _cleanup_close_ int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0)
+        room_look_around(fd, 0);
+    return fd >= 0;
+}
+
 bool warm_room_begin(void)
 {
-    if (!room_open_folders() || !room_look_files(&first) || !room_look_pid1(&first) ||
-        !warm_netns_own_begin() || !room_await_tick())
+    if (!room_open_folders() || !room_look_files(&first) || !room_await_tick() ||
+        !room_look_pid1(&first) || !warm_netns_own_begin())
         return false;
     for (size_t i = 1; i < ROOM_SCRATCH; i++)
         if (first.folders[i].st_dev != first.folders[0].st_dev)

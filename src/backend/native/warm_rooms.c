@@ -3,13 +3,17 @@
 #include "backend/native/warm_internal.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/util.h"
 
 #define ROOMS_SPOILT 4  /* so many in a row served but one guest: guests have none for a while */
-#define ROOMS_RETRY 64  /* requests after which the next one is tried nevertheless */
-#define ROOMS_RUNS 1000 /* most guests of one room */
+#define ROOMS_RETRY 512 /* requests after which the next one is tried nevertheless */
+#define ROOMS_RUNS 5000 /* most guests of one room */
+#define ROOMS_QUIET 64  /* guests in a row that left the network alone */
+#define ROOMS_FEW                                                                                  \
+    8u /* so many at once, or two for each core: the kernel keeps a megabyte of each */
 #define ROOMS_AGE_NS (20 * 1000000000ull)
 
 /* Nothing of the caller's in it, nothing to be handed back, no folder in the scratch that nobody
@@ -32,12 +36,30 @@ bool warm_may_have_rooms(const struct plan *p, bool interpreter)
 
 bool warm_wants_room(struct warm *w)
 {
-    return w->has_rooms && (w->spoilt < ROOMS_SPOILT || ++w->asked % ROOMS_RETRY == 0);
+    static unsigned most;
+    if (most == 0)
+        most = MAX(ROOMS_FEW, 2 * (unsigned)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1));
+    if (!w->has_rooms || w->n_rooms >= most ||
+        (w->spoilt >= ROOMS_SPOILT && ++w->asked % ROOMS_RETRY != 0))
+        return false;
+    w->n_rooms++;
+    return true;
+}
+
+static void rooms_note_sockets(struct warm *w, const struct native_status *s)
+{
+    w->has_sockets = w->has_sockets || s->had_sockets;
+    w->n_quiet += w->n_quiet < ROOMS_QUIET;
+    w->looks_at_network = w->has_sockets || w->n_quiet < ROOMS_QUIET;
 }
 
 void warm_room_note_end(struct warm_guest *g)
 {
     struct warm *w = g->warm;
+    w->n_rooms--;
+    if (atomic_load(&g->status->over))
+        w->n_quiet = 0;
+    w->has_sockets = w->has_sockets || g->status->had_sockets;
     if (g->runs == 0 && atomic_load(&g->status->state) == NATIVE_FAILED)
         w->has_rooms = false; /* not on this host */
     else if (g->runs == 1 && atomic_load(&g->status->over))
@@ -46,11 +68,13 @@ void warm_room_note_end(struct warm_guest *g)
 
 bool warm_is_over(const struct warm_guest *g)
 {
+    const struct native_status *s = g->status;
+    if (!g->is_room)
+        return false;
+    if (atomic_load(&s->over) || g->looks_at_network != g->warm->looks_at_network)
+        return true;
     /* one that could not be made is none of the pool's failures: guests are made without */
-    return g->is_room &&
-           (atomic_load(&g->status->over) || g->runs > 0 ||
-            atomic_load(&g->status->state) == NATIVE_FAILED) &&
-           (warm_has_failed(g) || atomic_load(&g->status->over));
+    return warm_has_failed(g) && (g->runs > 0 || atomic_load(&s->state) == NATIVE_FAILED);
 }
 
 bool warm_has_served(const struct warm_guest *g)
@@ -61,9 +85,10 @@ bool warm_has_served(const struct warm_guest *g)
 bool warm_keep_room(struct warm_guest *g, int *go_fd, int *done_fd)
 {
     char word;
-    if (!g->is_room || !g->warm->has_rooms || g->runs >= ROOMS_RUNS ||
-        clock_ns() - g->born_ns > ROOMS_AGE_NS || atomic_load(&g->status->over) ||
-        read(*done_fd, &word, 1) != 1)
+    uint32_t state = atomic_load(&g->status->state);
+    if (!g->is_room || (state != NATIVE_EXITED && state != NATIVE_EXEC_FAILED) ||
+        !g->warm->has_rooms || g->runs >= ROOMS_RUNS || clock_ns() - g->born_ns > ROOMS_AGE_NS ||
+        atomic_load(&g->status->over) || read(*done_fd, &word, 1) != 1)
         return false;
     g->go_fd = TAKE_FD(*go_fd);
     g->done_fd = TAKE_FD(*done_fd);
@@ -84,7 +109,7 @@ static void rooms_clear_page(struct native_status *s)
     s->static_bytes = 0;
     atomic_store(&s->memory_refused, 0);
     atomic_store(&s->processes_refused, 0);
-    s->time_hit = s->scratch_full = 0;
+    s->time_hit = s->scratch_full = s->had_sockets = 0;
     for (size_t i = 0; i < NATIVE_CALLS; i++)
         if (s->denials[i])
             atomic_store(&s->denials[i], 0);
@@ -93,6 +118,7 @@ static void rooms_clear_page(struct native_status *s)
 
 void warm_room_return(struct warm_guest *g)
 {
+    rooms_note_sockets(g->warm, g->status);
     rooms_clear_page(g->status);
     g->returns = g->is_claimed = false;
     g->next_returned = g->warm->returned;

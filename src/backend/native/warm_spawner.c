@@ -169,7 +169,11 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
     if (pid > 0)
         s->pids[m->slot] = pid;
     if (pid > 0 && m->is_room) {
-        struct warm_porter at = {.id = m->id, .pid = pid, .pid_fd = pidfd, .lifeline_fd = life[1]};
+        struct warm_porter at = {.id = m->id,
+                                 .pid = pid,
+                                 .pid_fd = pidfd,
+                                 .lifeline_fd = life[1],
+                                 .looks_at_network = m->looks_at_network != 0};
         pid_t porter = spawner_porter(s, m, fds, &at);
         s->porters[m->slot] = MAX(porter, 0);
     }
