@@ -30,6 +30,17 @@ def cpu_ms(r):
 MEMORY = ["--memory-limit", "64M", "--time-limit", wall(10)]
 
 
+@pytest.mark.parametrize("how, verdict", [("", "time_limit"), ("signal.signal(signal.SIGUSR1, signal.SIG_IGN)", "time_limit"),
+                                          ("sys.exit(7)", "nonzero_exit")])
+def test_who_asks_its_parent_to_trace_it_and_stops_has_not_ended(how, verdict):
+    """Stopped at a signal that its tracer, Cordon's first process, never lets it have: only the clock ends it."""
+    code = ("import ctypes, os, signal, sys\nctypes.CDLL(None).ptrace(0, 0, 0, 0)\n" + how +
+            "\nos.kill(os.getpid(), signal.SIGUSR1)\nprint('never')")
+    r = run("--time-limit", wall(1), "--", "python3", "-I", "-S", "-c", code)
+    assert r.verdict == verdict, str(r)
+    assert "never" not in r.result["stdout"] and r.code == (7 if verdict == "nonzero_exit" else 124)
+
+
 def test_malloc_that_is_refused(world):
     """A request no host can meet comes back as NULL; the program's own failure is then the limit's."""
     r = guest("ask", "malloc", str(1 << 24), opts=MEMORY)
