@@ -144,7 +144,8 @@ static bool init_reap(struct init *in)
     int wstatus;
     pid_t pid;
     while ((pid = waitpid(-1, &wstatus, WNOHANG | __WALL)) > 0) {
-        if (pid != in->main_pid)
+        /* who asked to be traced by its parent, and stopped, has not ended */
+        if (pid != in->main_pid || !(WIFEXITED(wstatus) || WIFSIGNALED(wstatus)))
             continue;
         in->report.wstatus = wstatus;
         in->report.wall_ns = clock_ns() - in->began_ns;

@@ -132,7 +132,9 @@ static void keeper_reap(struct keeper *k)
         if (info.si_pid == 0)
             return;
         int wstatus;
-        if (info.si_pid != k->main_pid) {
+        /* who asked to be traced by its parent, and stopped, has not ended */
+        if (info.si_pid != k->main_pid || info.si_code == CLD_TRAPPED ||
+            info.si_code == CLD_STOPPED) {
             waitpid(info.si_pid, &wstatus, __WALL);
             continue;
         }
