@@ -48,7 +48,7 @@ struct warm {
     size_t n_idle, n_resting;
     struct plan grants; /* root's: only its operations, those that bind granted paths */
     /* Is the network of a room looked at after every guest, or after those that made a socket of
-     * it? They are told of, which costs them; so only where many guests in a row left it alone, and
+     * it? They are told of, which costs them; so only where many guests left it alone, and
      * not once one was seen to make some. */
     bool looks_at_network, has_sockets;
     unsigned n_quiet;

@@ -152,8 +152,11 @@ static int porter_seal(struct porter *p)
                       ARRAY_SIZE(porter_filter), &prog) < 0)
         native_child_fail(p->c, "seccomp", E2BIG, "filter");
     struct sock_fprog fprog = {.len = prog.len, .filter = prog.insns};
-    long fd =
-        raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &fprog);
+    /* Calls that are noted go on: a signal that comes meanwhile waits for that (since 5.19). */
+    const unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+    long fd = raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | NATIVE_WAIT_KILLABLE, &fprog);
+    if (fd == -EINVAL)
+        fd = raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &fprog);
     if (fd < 0)
         native_child_fail(p->c, "seccomp", (int)-fd, "filter");
     memset(porter_filter, 0, prog.len * sizeof(porter_filter[0]));

@@ -11,9 +11,9 @@
 #define ROOMS_SPOILT 4  /* so many in a row served but one guest: guests have none for a while */
 #define ROOMS_RETRY 512 /* requests after which the next one is tried nevertheless */
 #define ROOMS_RUNS 5000 /* most guests of one room */
-#define ROOMS_QUIET 64  /* guests in a row that left the network alone */
-#define ROOMS_FEW                                                                                  \
-    8u /* so many at once, or two for each core: the kernel keeps a megabyte of each */
+#define ROOMS_QUIET 64  /* guests that left their room as it was before sockets are told of */
+/* So many at once, or two for each core: the kernel keeps a megabyte of each. */
+#define ROOMS_FEW 8u
 #define ROOMS_AGE_NS (20 * 1000000000ull)
 
 /* Nothing of the caller's in it, nothing to be handed back, no folder in the scratch that nobody
@@ -57,8 +57,6 @@ void warm_room_note_end(struct warm_guest *g)
 {
     struct warm *w = g->warm;
     w->n_rooms--;
-    if (atomic_load(&g->status->over))
-        w->n_quiet = 0;
     w->has_sockets = w->has_sockets || g->status->had_sockets;
     if (g->runs == 0 && atomic_load(&g->status->state) == NATIVE_FAILED)
         w->has_rooms = false; /* not on this host */
