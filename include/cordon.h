@@ -156,11 +156,11 @@ CORDON_API int cordon_request_add_file(struct cordon_request *request, const cha
  *
  * A handle keeps guests ready for requests it has seen before: all walls stand, and command,
  * environment, files, standard streams and the values of limits are given to one when it is
- * wanted. Guests of one kind may follow each other in the same namespaces, if each left all that the
- * next one could see as it was; whatever was changed is given up. Granted host paths are bound
- * ahead, and used if they still mean the same file or folder when the run starts. Requests with an overlay workspace, a network, a
- * terminal, a root file system of their own or another backend always start from nothing; so does
- * the first of its kind, and whatever finds none ready. */
+ * wanted. Guests of one kind may follow each other in the same namespaces, if each left all that
+ * the next one could see as it was; whatever was changed is given up. Granted host paths are bound
+ * ahead, and used if they still mean the same file or folder when the run starts. Requests with an
+ * overlay workspace, a network, a terminal, a root file system of their own or another backend
+ * always start from nothing; so does the first of its kind, and whatever finds none ready. */
 
 /* Zero-initialise, then set `size`; fields may be added at the end. */
 struct cordon_stats {

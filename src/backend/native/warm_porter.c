@@ -184,8 +184,9 @@ static void porter_fence(struct porter *p)
 static long porter_clone3(const struct porter *p, struct clone_args *args, int (*fn)(void *),
                           void *arg)
 {
-    register long r8 __asm__("r8") = (long)p->key[0];
-    register long r9 __asm__("r9") = (long)p->key[1];
+    const long first = (long)p->key[0], second = (long)p->key[1];
+    register long r8 __asm__("r8") = first;
+    register long r9 __asm__("r9") = second;
     register int (*r12)(void *) __asm__("r12") = fn;
     register void *r13 __asm__("r13") = arg;
     long ret;
