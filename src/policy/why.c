@@ -281,11 +281,11 @@ int why_host(const struct policy *policy, const char *host, struct why *ret_why,
         v = (struct netset_verdict){.rule = "default", .origin = ""};
     answer(ret_why, v.allowed, v.rule);
     snprintf(ret_why->origin, sizeof(ret_why->origin), "%s", v.origin);
-    netset_done(&set);
+    bool by_default = !v.allowed && str_eq(v.rule, "default");
+    netset_done(&set); /* and the rule's text with it */
     const struct policy_value *none = policy_value(policy, FIELD_NETWORK);
     /* that nothing is allowed is the default, unless somebody said so */
-    if (!v.allowed && str_eq(v.rule, "default") && none->num == NETWORK_NONE && none->set &&
-        none->origin.source != FROM_BUILTIN)
+    if (by_default && none->num == NETWORK_NONE && none->set && none->origin.source != FROM_BUILTIN)
         answer_value(ret_why, false, FIELD_NETWORK, none);
     if (is_guests_own(&asked))
         ret_why->note = "inside, this is the guest's own loopback; the host's is " NETSET_HOST_NAME;

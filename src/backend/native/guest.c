@@ -248,7 +248,7 @@ static void guest_enter(struct native_child *c)
         raw_call(SYS_exit_group, 127);
 }
 
-_Noreturn void native_guest_start(struct native_guest *g)
+NATIVE_OWN_STACK _Noreturn void native_guest_start(struct native_guest *g)
 {
     struct native_child *c = g->child;
     /* Who may not share memory with us on the way into a time namespace (before Linux 6.3) is in it
@@ -308,7 +308,7 @@ static void guest_leave_root(struct native_child *c)
     guest_check(c, raw_call(SYS_chdir, c->plan->cwd), "working directory", c->plan->cwd);
 }
 
-static int guest_main_after(void *arg)
+NATIVE_OWN_STACK static int guest_main_after(void *arg)
 {
     struct native_guest *g = arg;
     guest_session(g->child);
@@ -420,7 +420,7 @@ static void guest_see_host_gone(struct native_guest *g)
     guest_wait(&g->step, NATIVE_HOST_GONE);
 }
 
-static int guest_main_beside(void *arg)
+NATIVE_OWN_STACK static int guest_main_beside(void *arg)
 {
     struct native_guest *g = arg;
     struct native_child *c = g->child;
@@ -464,7 +464,7 @@ static int guest_main_beside(void *arg)
 
 /* As above, in namespaces that are made already; what comes late is read from the order that pid 1
  * received meanwhile, in the memory we share. */
-static int guest_main_parked(void *arg)
+NATIVE_OWN_STACK static int guest_main_parked(void *arg)
 {
     struct native_guest *g = arg;
     struct native_child *c = g->child;

@@ -222,7 +222,7 @@ static void entry_leave_rights(struct porter *p)
 
 /* In the porter's memory until its execve: bare calls. Its group and clocks are the pool's to give,
  * so they come before the user namespace, behind which nothing is left. */
-static int entry_main(void *arg)
+NATIVE_OWN_STACK static int entry_main(void *arg)
 {
     struct porter *p = arg;
     struct native_child *c = p->c;
@@ -271,7 +271,7 @@ static long porter_clone(struct porter *p, uint64_t flags, pid_t number, int (*f
 
 /* ---- a guest from its order to its end ---- */
 
-static int porter_probe(void *arg)
+NATIVE_OWN_STACK static int porter_probe(void *arg)
 {
     (void)arg;
     for (;;)
@@ -280,7 +280,7 @@ static int porter_probe(void *arg)
 }
 
 /* For the time of its life the porter waits: the C library's memory is its own. */
-static int porter_look_main(void *arg)
+NATIVE_OWN_STACK static int porter_look_main(void *arg)
 {
     entry_leave_rights(arg);
     bool done = warm_room_look_at_proc();
