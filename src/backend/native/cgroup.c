@@ -342,9 +342,8 @@ void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns)
 
 static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
 {
-    *ret_sys_ns = 0;
     if (cg->dir[SLOT_V2].fd < 0)
-        return cg->dir[SLOT_CPUACCT].fd >= 0 ? cgroup_v1_cpu(cg, ret_user_ns) : -1;
+        return cg->dir[SLOT_CPUACCT].fd >= 0 ? cgroup_v1_cpu(cg, ret_user_ns, ret_sys_ns) : -1;
     uint64_t user, sys;
     if (cgroup_v2_cpu(cg, &user, &sys) < 0)
         return -1;
@@ -368,7 +367,6 @@ int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage)
 {
     struct cgroup_usage usage = {0};
     usage.has_cpu = read_cpu(cg, &usage.cpu_user_ns, &usage.cpu_sys_ns) == 0; /* first */
-    usage.has_split = cg->dir[SLOT_V2].fd >= 0;
     cgroup_v1_usage(cg, &usage);
     cgroup_v2_usage(cg, &usage);
 

@@ -37,7 +37,6 @@ enum cgroup_control {
 
 struct cgroup_usage {
     bool has_memory, has_cpu; /* which of the numbers below are measured */
-    bool has_split;           /* of the CPU time; else all of it is in cpu_user_ns */
     uint64_t memory_peak_bytes;
     uint64_t oom_kills; /* processes the kernel killed for the memory limit */
     uint64_t cpu_user_ns, cpu_sys_ns;

@@ -33,6 +33,7 @@ static const struct {
     [KEPT_PIDS_EVENTS] = {SLOT_PIDS, "pids.events"},
     [KEPT_CPU_STAT] = {SLOT_CPU, "cpu.stat"},
     [KEPT_CPU_TOTAL] = {SLOT_CPUACCT, "cpuacct.usage"},
+    [KEPT_CPU_SYS] = {SLOT_CPUACCT, "cpuacct.usage_sys"},
 };
 
 static int cgroup_kept_open(struct cgroup *cg, enum cgroup_kept which)

@@ -38,6 +38,7 @@ enum cgroup_kept {
     KEPT_PIDS_EVENTS,
     KEPT_CPU_STAT,
     KEPT_CPU_TOTAL,
+    KEPT_CPU_SYS,
     KEPT_COUNT
 };
 
@@ -58,7 +59,7 @@ struct cgroup {
     int kept[KEPT_COUNT]; /* -1: not open */
     /* the kernel's counters as they were last read, and as they stood when the guest came */
     struct cgroup_counters {
-        uint64_t oom_kills, pids_refused, throttled_ns, total_ns;
+        uint64_t oom_kills, pids_refused, throttled_ns, total_ns, sys_ns;
         uint64_t pids_peak;
     } last, since;
     /* limits of version 1 as they were written, 0: none: below them nothing was refused */
@@ -109,7 +110,7 @@ void cgroup_kill_dir(int dir_fd, const char *name);
 /* cgroup_v1.c, cgroup_v2.c. 0 or -1 with err set; the read functions only add what they know. */
 int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
 void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage);
-int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_total_ns);
+int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);
 int cgroup_v1_share(struct cgroup *cg,
                     unsigned percent); /* 0 or -errno; also fills the quota anew */
 /* cgroup_again.c */

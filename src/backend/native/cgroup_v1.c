@@ -6,7 +6,8 @@
 
 #include "base/util.h"
 
-#define PERIOD_US 100000u /* of every new group */
+#define PERIOD_US 100000u                /* of every new group */
+#define NS_PER_TICK (1000000000u / 100u) /* USER_HZ is 100 on x86-64, whatever the kernel's HZ */
 
 static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
 {
@@ -125,12 +126,31 @@ void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
     usage->throttled_ns -= MIN(usage->throttled_ns, cg->since.throttled_ns);
 }
 
-/* The total alone, which is exact. How it divides is the kernel's estimate everywhere: the one of
- * the processes that were waited for serves as well as the group's, which is another file. */
-int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_total_ns)
+static int v1_cpu_counters(struct cgroup *cg)
 {
-    if (cgroup_kept_u64(cg, KEPT_CPU_TOTAL, &cg->last.total_ns) < 0)
+    uint64_t sys, total;
+    char text[128];
+    if (cgroup_kept_u64(cg, KEPT_CPU_TOTAL, &total) < 0)
         return -1;
-    *ret_total_ns = cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
+    if (cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
+        if (cgroup_file_read(cg->dir[SLOT_CPUACCT].fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
+            cgroup_parse_key(text, "system", &sys) < 0)
+            return -1;
+        sys *= NS_PER_TICK;
+    }
+    cg->last.total_ns = total;
+    cg->last.sys_ns = sys;
+    return 0;
+}
+
+int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
+{
+    if (v1_cpu_counters(cg) < 0)
+        return -1;
+    uint64_t total = cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
+    uint64_t sys = cg->last.sys_ns - MIN(cg->last.sys_ns, cg->since.sys_ns);
+    /* The total is exact; the split is by where the timer tick found the task. */
+    *ret_sys_ns = MIN(sys, total);
+    *ret_user_ns = total - *ret_sys_ns;
     return 0;
 }

@@ -135,17 +135,6 @@ static int native_pause(struct guest *g, bool pause)
 
 /* The groups know the whole tree; what they do not measure comes from the kernel's accounting of
  * the waited-for tree: pid 1's view of its children, or ours of pid 1 when it was killed. */
-/* A group's total, divided as the time of those who were waited for. */
-static void finish_split(struct backend_usage *u, uint64_t user_ns, uint64_t sys_ns)
-{
-    uint64_t total = u->cpu_user_ns + u->cpu_sys_ns;
-    if (user_ns + sys_ns == 0)
-        return;
-    u->cpu_sys_ns =
-        MIN((uint64_t)((double)total * (double)sys_ns / (double)(user_ns + sys_ns)), total);
-    u->cpu_user_ns = total - u->cpu_sys_ns;
-}
-
 static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
 {
     struct native *n = g->priv;
@@ -156,14 +145,13 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
         if (cgroup_usage(n->cgroup, &c) == 0)
             usage_of(&c, u);
     }
-    uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
-    user = st->all_dead ? st->guest_user_ns : user - MIN(user, st->setup_user_ns);
-    sys = st->all_dead ? st->guest_sys_ns : sys - MIN(sys, st->setup_sys_ns);
-    if (!c.has_cpu) {
-        u->cpu_user_ns = user;
-        u->cpu_sys_ns = sys;
-    } else if (!c.has_split) {
-        finish_split(u, user, sys);
+    if (!c.has_cpu && st->all_dead) {
+        u->cpu_user_ns = st->guest_user_ns;
+        u->cpu_sys_ns = st->guest_sys_ns;
+    } else if (!c.has_cpu) {
+        uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
+        u->cpu_user_ns = user > st->setup_user_ns ? user - st->setup_user_ns : 0;
+        u->cpu_sys_ns = sys > st->setup_sys_ns ? sys - st->setup_sys_ns : 0;
     }
     if (!c.has_memory)
         u->peak_memory_bytes = st->all_dead ? st->guest_rss_bytes : (uint64_t)ru->ru_maxrss * 1024;
