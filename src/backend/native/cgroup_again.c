@@ -19,6 +19,7 @@
 #define AGAIN_PAGES 16          /* begun by small objects of the kernel's, some still to be freed */
 #define AGAIN_MEMORY_PART 64    /* and no more than this part of the limit */
 #define AGAIN_MEMORY (2u << 20) /* nor than this, however many cores there are */
+#define AGAIN_PERCENT 50        /* of a core, below which a quota is always filled again */
 #define AGAIN_QUOTA_NS 1000000u /* of CPU time per percent that may be used: a whole period's */
 
 static const struct {
@@ -124,7 +125,8 @@ static bool again_pids(struct cgroup *cg, const struct plan_limits *limits)
     cg->last.pids_refused = 0;
     return cgroup_remake(cg, SLOT_PIDS) == 0 &&
            (!limits->processes ||
-            cgroup_file_write_u64(cg->dir[SLOT_PIDS].fd, "pids.max", limits->processes) == 0);
+            cgroup_file_write_u64(cg->dir[SLOT_PIDS].fd, "pids.max",
+                                  MIN(limits->processes, CGROUP_PIDS_MAX)) == 0);
 }
 
 /* A new group has a whole period's quota; writing the limit again gives it back. */
@@ -136,7 +138,8 @@ static bool again_share(struct cgroup *cg, const struct plan_limits *limits)
         return false;
     cg->weighed_ns = cg->yields_until_ns = 0;
     cg->share_used_ns += cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
-    if (cg->share_used_ns < (uint64_t)limits->cpu_percent * AGAIN_QUOTA_NS / 4)
+    if (limits->cpu_percent >= AGAIN_PERCENT &&
+        cg->share_used_ns < (uint64_t)limits->cpu_percent * AGAIN_QUOTA_NS / 4)
         return true;
     cg->share_used_ns = 0;
     return cgroup_v1_share(cg, limits->cpu_percent) == 0;

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "base/util.h"
 
 #define PERIOD_US 100000u                /* of every new group */
+#define SLICE_NS 10000000u               /* twice that of the kernel */
 #define NS_PER_TICK (1000000000u / 100u) /* USER_HZ is 100 on x86-64, whatever the kernel's HZ */
 
 static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
@@ -95,15 +97,24 @@ static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
         cgroup_parse_key(text, "max", &usage->pids_refused);
 }
 
-/* Nobody waits for a share of which not half was used, in all, of what one period has. */
+/* The kernel hands the quota of a period out to the cores in slices of 5 ms, so that one may wait
+ * while others have some left. Nobody does while what was used and what they could have is less. */
+static bool usage_may_have_waited(const struct cgroup *cg, const struct cgroup_usage *usage)
+{
+    static long cores;
+    if (cores == 0)
+        cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t used_ns = cg->share_used_ns + usage->cpu_user_ns + usage->cpu_sys_ns;
+    return !usage->has_cpu || used_ns + (uint64_t)MAX(cores, 1) * SLICE_NS >
+                                  (uint64_t)cg->cpu_percent * PERIOD_US / 100 * 1000;
+}
+
 static void usage_share(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[512];
-    uint64_t used_ns = cg->share_used_ns + usage->cpu_user_ns + usage->cpu_sys_ns;
     usage->throttled_ns = cg->since.throttled_ns;
-    if (usage->has_cpu && used_ns < (uint64_t)cg->cpu_percent * PERIOD_US / 100 * 1000 / 2)
-        return;
-    if (cgroup_kept_read(cg, KEPT_CPU_STAT, text, sizeof(text)) > 0)
+    if (usage_may_have_waited(cg, usage) &&
+        cgroup_kept_read(cg, KEPT_CPU_STAT, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "throttled_time", &usage->throttled_ns);
 }
 

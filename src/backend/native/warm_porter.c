@@ -298,13 +298,15 @@ static bool porter_look(struct porter *p)
     return wstatus == 0;
 }
 
-/* Nobody is born where pid 1 is on its way out, which its guests are killed by before it shows. Any
- * number will do: that of the guest may still be the one of its process group. */
+/* Nobody is born where pid 1 is on its way out (ENOMEM), which its guests are killed by before it
+ * shows. Any number will do: that of the guest may still be the one of its process group. Whoever
+ * is left of the guest can stop the newborn, so it is not waited for but killed. */
 static bool porter_has_pid1(struct porter *p)
 {
-    long pid = porter_clone(p, CLONE_VFORK, 0, porter_probe);
+    long pid = porter_clone(p, 0, 0, porter_probe);
     if (pid < 0)
-        return false;
+        return pid != -ENOMEM;
+    kill((pid_t)pid, SIGKILL);
     while (waitpid((pid_t)pid, NULL, __WALL) < 0 && errno == EINTR)
         ;
     return true;
@@ -398,7 +400,12 @@ static void porter_watch(struct porter *p)
         {.fd = p->listener_fd, .events = POLLIN},
     };
     for (;;) {
+        /* A signal is for the guest's program, not for what becomes it: until then it waits. */
+        bool is_program = atomic_load(&c->status->state) != NATIVE_SETUP;
         int rest_ms = native_init_rest_ms(c->status, begun_ns);
+        fds[1].fd = is_program ? c->go_fd : -1;
+        if (!is_program && rest_ms != 0)
+            rest_ms = 1;
         if (rest_ms == 0) {
             c->status->time_hit = 1;
             c->status->exited_ns = clock_ns(); /* whenever the supervisor gets to hear of it */
@@ -422,8 +429,10 @@ static void porter_forget(struct warm_taken *order)
         munmap(order->mapped, order->head.len);
     else
         explicit_bzero((char *)(uintptr_t)order->body, order->head.len);
+    /* those of files were closed when they were copied */
     for (size_t i = 0; i < order->n_fds; i++)
-        close(order->fds[i]);
+        if (i < order->head.is_memfd || i >= order->head.is_memfd + order->head.n_files)
+            close(order->fds[i]);
 }
 
 static void porter_serve(struct porter *p)
