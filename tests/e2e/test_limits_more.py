@@ -41,6 +41,13 @@ def test_who_asks_its_parent_to_trace_it_and_stops_has_not_ended(how, verdict):
     assert "never" not in r.result["stdout"] and r.code == (7 if verdict == "nonzero_exit" else 124)
 
 
+@pytest.mark.parametrize("what, share", [("while :; do :; done", 0.5), ("exec python3 -I -S -c 'while True: pass'", 0.8)])
+def test_time_of_a_killed_guest_divides_as_it_was_spent(what, share):
+    r = run("--time-limit", wall(1), "--", "sh", "-c", what)
+    assert r.verdict == "time_limit"
+    assert r.result["cpu_user_ms"] >= share * cpu_ms(r) > 0, str(r)
+
+
 def test_malloc_that_is_refused(world):
     """A request no host can meet comes back as NULL; the program's own failure is then the limit's."""
     r = guest("ask", "malloc", str(1 << 24), opts=MEMORY)

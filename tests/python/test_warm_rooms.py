@@ -222,6 +222,45 @@ def test_killed_beside_a_child_that_lives(sandbox):
         assert (result.verdict, result.exit_code, result.signal) == ("signaled", 137, 9)
 
 
+def test_killed_by_a_child_that_stops_whoever_comes(sandbox):
+    """Who looks whether pid 1 is there is born among them."""
+    code = """
+main = os.getpid()
+if os.fork() == 0:
+    os.setsid()
+    os.kill(main, 9)
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        try: os.kill(-1, signal.SIGSTOP)
+        except OSError: pass
+    os._exit(0)
+time.sleep(20)
+"""
+    for _ in range(3):
+        settled(sandbox)
+        result = run(sandbox, code, timeout=8)
+        assert (result.verdict, result.signal) == ("signaled", 9) and result.wall_ms < 4000
+
+
+def test_signals_from_the_first_moment_on(sandbox):
+    """None is lost, and none ends what is not the guest's program yet."""
+    for i in range(60):
+        job = sandbox.start_command(["sleep", "5"])
+        time.sleep(0.0001 * (i % 8))
+        job.signal(signal.SIGTERM)
+        result = job.wait(10)
+        assert (result.verdict, result.signal) == ("signaled", 15)
+
+
+def test_waiting_for_a_share_is_told_of_who_waited():
+    with Sandbox(timeout=20, cpu_limit=4) as sandbox:
+        for _ in range(12):
+            many = prepared(sandbox, ["sh", "-c", ":|:|:"])
+            assert many.wall_ms - many.throttled_ms < 60 + many.cpu_user_ms + many.cpu_sys_ms
+            one = prepared(sandbox, ["sh", "-c", "i=0; while [ $i -lt 600 ]; do i=$((i+1)); done"])
+            assert one.throttled_ms <= one.wall_ms + 1
+
+
 TRACED = """
 def f():
     libc.ptrace(0, 0, 0, 0)
