@@ -151,8 +151,6 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
 {
     struct warm_spawned reply = {.slot = m->slot, .serial = m->serial};
     int pidfd = -1, net_fd = warm_netns_take(m->slot), life[2] = {-1, -1};
-    if (m->is_room && pipe2(life, O_CLOEXEC) < 0)
-        _exit(1);
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                  (m->has_group ? CLONE_INTO_CGROUP : 0),
@@ -160,7 +158,7 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
         .exit_signal = SIGCHLD,
         .cgroup = m->has_group ? (uint64_t)fds[WARM_SPAWN_FDS] : 0,
     };
-    pid_t pid = sys_clone3(&args);
+    pid_t pid = m->is_room && pipe2(life, O_CLOEXEC) < 0 ? -1 : sys_clone3(&args);
     if (pid == 0) {
         util_close(&life[1]);
         spawner_child(s, m, m->is_room ? life : fds, net_fd);
