@@ -157,12 +157,12 @@ def test_limits_are_those_of_the_run(sandbox):
 
 
 def test_time_limit_and_leftover_processes(sandbox):
-    result = prepared(sandbox, ["sh", "-c", "setsid sleep 300 & sleep 300"], timeout=0.5)
+    result = prepared(sandbox, ["sh", "-c", "setsid sleep 3007.5 & sleep 3007.5"], timeout=0.5)
     assert result.verdict == "time_limit"
-    result = prepared(sandbox, ["sh", "-c", "setsid sleep 301 & echo done"])
+    result = prepared(sandbox, ["sh", "-c", "setsid sleep 3008.5 & echo done"])
     assert result.stdout == "done\n"
     time.sleep(0.2)
-    assert not subprocess.run(["pgrep", "-f", "^sleep 30[01]$"], capture_output=True).stdout
+    assert not subprocess.run(["pgrep", "-f", "^sleep 300[78][.]5$"], capture_output=True).stdout
 
 
 def test_not_found_and_denials(sandbox):
