@@ -40,7 +40,8 @@
 
 #define PORTER_FDS_FROM 32
 #define PORTER_STACK 32768
-#define PORTER_GUEST 2 /* its number in the room: pid 1 is there already */
+#define PORTER_GUEST 2    /* its number in the room: pid 1 is there already */
+#define PORTER_START_MS 5 /* between looks whether the guest's program has begun */
 
 struct porter {
     struct native_child *c;
@@ -405,7 +406,7 @@ static void porter_watch(struct porter *p)
         int rest_ms = native_init_rest_ms(c->status, begun_ns);
         fds[1].fd = is_program ? c->go_fd : -1;
         if (!is_program && rest_ms != 0)
-            rest_ms = 1;
+            rest_ms = PORTER_START_MS;
         if (rest_ms == 0) {
             c->status->time_hit = 1;
             c->status->exited_ns = clock_ns(); /* whenever the supervisor gets to hear of it */
