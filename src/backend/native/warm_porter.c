@@ -441,6 +441,9 @@ static void porter_serve(struct porter *p)
     struct native_child *c = p->c;
     struct warm_taken order;
     warm_guest_receive(c, p->plan, &order);
+    /* without either it would run in the last one's, or in none */
+    if (order.head.n_streams != ARRAY_SIZE(c->stdio) || order.head.n_entries == 0)
+        native_child_fail(c, "start", EPROTO, "order");
     atomic_store(&c->status->ready, 0);
     native_child_copy_files(c);
     porter_clocks(p);
