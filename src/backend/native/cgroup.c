@@ -340,6 +340,13 @@ void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns)
     cg->own_sys_ns = sys_ns;
 }
 
+void cgroup_note_end(struct cgroup *cg, bool was_killed, uint64_t user_ns, uint64_t sys_ns)
+{
+    cg->was_killed = was_killed;
+    cg->waited_user_ns = user_ns;
+    cg->waited_sys_ns = sys_ns;
+}
+
 static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
 {
     if (cg->dir[SLOT_V2].fd < 0)

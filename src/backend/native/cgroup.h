@@ -61,6 +61,11 @@ int cgroup_make_v1(struct cgroup *cg, const struct host_cgroups *where,
 /* Writes their limits. */
 int cgroup_limit_v1(struct cgroup *cg, const struct host_cgroups *where,
                     const struct plan_limits *limits, struct cordon_err *err);
+/* Before it: where the host has no swap, the limit for that may wait for cgroup_limit_late(). A file
+ * of a group costs more than its reading, and most guests are gone by then. */
+void cgroup_swap_may_wait(struct cgroup *cg);
+/* On a timer. */
+void cgroup_limit_late(struct cgroup *cg);
 /* Both. */
 int cgroup_create_v1(struct cgroup *cg, const struct host_cgroups *where,
                      const struct plan_limits *limits, struct cordon_err *err);
@@ -90,6 +95,9 @@ int cgroup_join(const struct cgroup *cg);
 /* CPU time of our own set-up inside the groups, which is not the guest's and is taken off the
  * numbers (pid 1 knows it from getrusage() just before it starts the guest). */
 void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);
+/* What is known of the guest's end before its numbers are read: whether a signal killed its main
+ * process, and the CPU time of all that was waited for (0: nobody did). */
+void cgroup_note_end(struct cgroup *cg, bool was_killed, uint64_t user_ns, uint64_t sys_ns);
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage);
 /* Opens what cgroup_usage() reads of v1 groups, until they are removed. */
 void cgroup_keep_files(struct cgroup *cg);

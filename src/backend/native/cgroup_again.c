@@ -61,8 +61,8 @@ ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, s
 void cgroup_keep_files(struct cgroup *cg)
 {
     for (int i = 0; i < KEPT_COUNT; i++) {
-        if (i == KEPT_MEMORY_NOW || i == KEPT_PIDS_NOW || i == KEPT_PIDS_EVENTS ||
-            i == KEPT_CPU_STAT || cg->kept[i] >= 0 || cg->dir[kept_files[i].slot].fd < 0)
+        if (i == KEPT_MEMORY_NOW || i == KEPT_OOM || i == KEPT_PIDS_NOW || i == KEPT_PIDS_EVENTS ||
+            i == KEPT_CPU_STAT || i == KEPT_CPU_SYS || cg->kept[i] >= 0 || cg->dir[kept_files[i].slot].fd < 0)
             continue;
         int fd = cgroup_kept_open(cg, (enum cgroup_kept)i);
         cg->kept[i] = fd >= 0 ? fd : -1;
@@ -160,5 +160,6 @@ bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits)
     cg->since = cg->last;
     cg->own_user_ns = cg->own_sys_ns = 0;
     cg->memory_peak = cg->pids_peak = 0;
+    cgroup_note_end(cg, false, 0, 0);
     return true;
 }

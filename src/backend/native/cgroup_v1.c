@@ -3,18 +3,51 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/util.h"
 
 #define PERIOD_US 100000u                /* of every new group */
 #define SLICE_NS 10000000u               /* twice that of the kernel */
+#define MEMORY_SMALL (4u << 20)          /* what no lack of memory is for; larger than a huge page */
 #define NS_PER_TICK (1000000000u / 100u) /* USER_HZ is 100 on x86-64, whatever the kernel's HZ */
+
+static bool limit_has_swap(void)
+{
+    struct sysinfo now;
+    return sysinfo(&now) < 0 || now.totalswap > 0;
+}
+
+static int limit_swap(struct cgroup *cg)
+{
+    const struct cgroup_dir *dir = &cg->dir[SLOT_MEMORY];
+    if (!cg->swap_limit)
+        return 0;
+    int r = cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", cg->swap_limit);
+    if (r ==
+        -ENOENT) /* no swap accounting: then nothing of the guest is swapped out for the limit */
+        r = cgroup_file_write(dir->fd, "memory.swappiness", "0");
+    if (r == 0)
+        cg->swap_limit = 0;
+    return r;
+}
+
+void cgroup_swap_may_wait(struct cgroup *cg)
+{
+    cg->swap_may_wait = true;
+}
+
+void cgroup_limit_late(struct cgroup *cg)
+{
+    limit_swap(cg); /* else with the next tick */
+}
 
 static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
 {
     const struct cgroup_dir *dir = &cg->dir[SLOT_MEMORY];
     int r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
+    cg->memory_limit = bytes;
     /* a limit that is raised: memory+swap has to make room first */
     if (r == -EINVAL && cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", bytes) == 0)
         r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
@@ -22,10 +55,9 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
         return cgroup_err(err, -r, dir->path, "memory.limit_in_bytes");
 
     /* After the other one: the kernel refuses memory+swap below memory. */
-    r = cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", bytes);
-    if (r ==
-        -ENOENT) /* no swap accounting: then nothing of the guest is swapped out for the limit */
-        r = cgroup_file_write(dir->fd, "memory.swappiness", "0");
+    cg->swap_limit = bytes;
+    if (!cg->swap_may_wait || limit_has_swap())
+        r = limit_swap(cg);
     if (r < 0)
         return cgroup_err(err, -r, dir->path, "memory.memsw.limit_in_bytes");
 
@@ -73,19 +105,29 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
     return 0;
 }
 
+/* Every file of a group that is read costs the kernel as much as the reading of five, made and
+ * removed with the group: what others show not to have happened is not asked for. For want of
+ * memory nobody is killed in a group that never had more than this; where the host itself has none
+ * left the main process may be, and then we ask. */
+static bool usage_is_small(const struct cgroup *cg, uint64_t peak)
+{
+    return peak <= MEMORY_SMALL && cg->memory_limit && peak <= cg->memory_limit / 4;
+}
+
 static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[256];
+    usage->oom_kills = cg->since.oom_kills;
     if (cgroup_kept_u64(cg, KEPT_MEMORY_PEAK, &usage->memory_peak_bytes) < 0)
         return;
     usage->has_memory = true;
+    if (usage_is_small(cg, usage->memory_peak_bytes) && !cg->was_killed)
+        return;
     if (cgroup_kept_read(cg, KEPT_OOM, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
 }
 
-/* Every file of a group that is read costs the kernel as much as the reading of five, made and
- * removed with the group. What the others show not to have happened is not asked for: a fork is
- * refused when the limit is reached, not before. */
+/* A fork is refused when the limit is reached, not before. */
 static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[256];
@@ -137,13 +179,25 @@ void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
     usage->throttled_ns -= MIN(usage->throttled_ns, cg->since.throttled_ns);
 }
 
+/* Who waited for every process of the guest knows how their time divides as well as the group does:
+ * both by where the timer tick found them. Not if it missed some of it, as of children that nobody
+ * waited for. */
+static bool v1_knows_split(const struct cgroup *cg, uint64_t total, uint64_t *ret_sys)
+{
+    uint64_t waited = cg->waited_user_ns + cg->waited_sys_ns;
+    if (waited == 0 || waited < total - total / 8 || waited > total + total / 8)
+        return false;
+    *ret_sys = (uint64_t)((double)total * ((double)cg->waited_sys_ns / (double)waited));
+    return true;
+}
+
 static int v1_cpu_counters(struct cgroup *cg)
 {
     uint64_t sys, total;
     char text[128];
     if (cgroup_kept_u64(cg, KEPT_CPU_TOTAL, &total) < 0)
         return -1;
-    if (cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
+    if (!v1_knows_split(cg, total, &sys) && cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
         if (cgroup_file_read(cg->dir[SLOT_CPUACCT].fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
             cgroup_parse_key(text, "system", &sys) < 0)
             return -1;

@@ -114,6 +114,7 @@ static int native_measure(struct guest *g, struct backend_usage *ret)
     n->n_cores = 0;
     if (!n->cgroup)
         return -1;
+    cgroup_limit_late(n->cgroup);
     if (cgroup_needs_sampling(n->cgroup))
         cgroup_sample(n->cgroup);
     if (native_started(g))
@@ -141,7 +142,11 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
     const struct native_status *st = n->status;
     struct cgroup_usage c = {0};
     if (n->cgroup) {
+        bool exited = st->state == NATIVE_EXITED && WIFEXITED(st->wstatus);
+        bool waited = exited && st->all_dead && !n->warm;
         cgroup_exclude_cpu(n->cgroup, st->setup_user_ns, st->setup_sys_ns);
+        cgroup_note_end(n->cgroup, !exited, waited ? st->guest_user_ns : 0,
+                        waited ? st->guest_sys_ns : 0);
         if (cgroup_usage(n->cgroup, &c) == 0)
             usage_of(&c, u);
     }
