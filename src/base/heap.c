@@ -14,7 +14,7 @@
 
 #define HEAP_POOL ((size_t)128 * 1024)
 #define HEAP_MOST ((size_t)36 * 1024) /* larger ones would only fill it */
-#define HEAP_SOON 73728               /* what a run needs of it */
+#define HEAP_SOON 53248               /* what a run needs of it */
 
 #define HEAP_WORD_(x) #x
 #define HEAP_WORD(x) HEAP_WORD_(x)

@@ -49,8 +49,8 @@ struct run_cli {
     struct run_job job;
     bool is_source;
     struct lang_source source;
-    struct lang_job lang;
-    char *text; /* of the source, from standard input */
+    struct lang_job *lang; /* large, and of source text only */
+    char *text;            /* of the source, from standard input */
     struct arena arena;
     struct policy venv_policy; /* borrows from policy and arena */
     struct loop_watch signals;
@@ -70,7 +70,9 @@ static void cli_done(struct run_cli *c)
     terminal_leave(&c->terminal);
     log_queue_end(&c->lines);
     run_done(&c->job);
-    lang_done(&c->lang);
+    if (c->lang)
+        lang_done(c->lang);
+    free(c->lang);
     free(c->text);
     arena_done(&c->arena);
     policy_free(c->policy);
@@ -118,7 +120,7 @@ static void cli_on_signal(struct loop_watch *w, uint32_t events)
         return;
     }
     if (c->is_source)
-        lang_cancel(&c->lang);
+        lang_cancel(c->lang);
     else
         run_cancel(&c->job);
 }
@@ -330,7 +332,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
             return -1;
         c->job.policy = &c->venv_policy;
     }
-    if ((c->is_source ? lang_start(&c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) <
+    if ((c->is_source ? lang_start(c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) <
         0)
         return -1;
     if (cli_watch_signals(c, &signals, err) < 0)
@@ -349,6 +351,9 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
 static int cli_source(struct run_cli *c, struct cordon_err *err)
 {
     const char *file = c->options.argv[0];
+    c->lang = calloc(1, sizeof(*c->lang));
+    if (!c->lang)
+        return err_nomem(err, "source");
     c->source = (struct lang_source){.language = options_get(&c->options, OPT_LANGUAGE),
                                      .path = file,
                                      .args = c->options.argv + 1,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/sys.h"
@@ -415,11 +416,20 @@ static void in_target_ready(struct loop_watch *w, uint32_t events)
         in_step(s, false);
 }
 
+/* The null device, in which there is nothing to wait for. */
+static bool in_is_null(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
+}
+
 int stream_in_start(struct stream_in *s, struct loop *loop, int *target_fd, int source_fd,
                     const char *memory, size_t memory_len)
 {
     *s = (struct stream_in){
         .loop = loop, .owner_fd = target_fd, .memory = memory, .memory_len = memory_len};
+    if (source_fd >= 0 && in_is_null(source_fd))
+        source_fd = -1;
     s->own_source = source_fd >= 0 ? stream_own(source_fd, O_RDONLY) : -1;
     if (s->own_source >= 0)
         source_fd = s->own_source;

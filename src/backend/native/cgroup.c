@@ -373,7 +373,8 @@ int cgroup_cpu_ns(struct cgroup *cg, uint64_t *ret_ns)
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage)
 {
     struct cgroup_usage usage = {0};
-    usage.has_cpu = read_cpu(cg, &usage.cpu_user_ns, &usage.cpu_sys_ns) == 0; /* first */
+    cgroup_v1_usage_pids(cg, &usage); /* in this order: what is known need not be read */
+    usage.has_cpu = read_cpu(cg, &usage.cpu_user_ns, &usage.cpu_sys_ns) == 0;
     cgroup_v1_usage(cg, &usage);
     cgroup_v2_usage(cg, &usage);
 

@@ -99,7 +99,7 @@ void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);
  * process, and the CPU time of all that was waited for (0: nobody did). */
 void cgroup_note_end(struct cgroup *cg, bool was_killed, uint64_t user_ns, uint64_t sys_ns);
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage);
-/* Opens what cgroup_usage() reads of v1 groups, until they are removed. */
+/* Opens what cgroup_usage() always reads of v1 groups, until they are removed. */
 void cgroup_keep_files(struct cgroup *cg);
 /* With what cgroup_usage() said, on a timer. A guest that runs into its CPU percentage wants more
  * cores than it was given, and is on all of them until the kernel stops it for the rest of a

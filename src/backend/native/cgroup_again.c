@@ -60,12 +60,13 @@ ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, s
 
 void cgroup_keep_files(struct cgroup *cg)
 {
-    for (int i = 0; i < KEPT_COUNT; i++) {
-        if (i == KEPT_MEMORY_NOW || i == KEPT_OOM || i == KEPT_PIDS_NOW || i == KEPT_PIDS_EVENTS ||
-            i == KEPT_CPU_STAT || i == KEPT_CPU_SYS || cg->kept[i] >= 0 || cg->dir[kept_files[i].slot].fd < 0)
+    static const enum cgroup_kept always[] = {KEPT_MEMORY_PEAK, KEPT_PIDS_PEAK};
+    for (size_t i = 0; i < ARRAY_SIZE(always); i++) {
+        enum cgroup_kept which = always[i];
+        if (cg->kept[which] >= 0 || cg->dir[kept_files[which].slot].fd < 0)
             continue;
-        int fd = cgroup_kept_open(cg, (enum cgroup_kept)i);
-        cg->kept[i] = fd >= 0 ? fd : -1;
+        int fd = cgroup_kept_open(cg, which);
+        cg->kept[which] = fd >= 0 ? fd : -1;
     }
     cg->keeps = true;
 }

@@ -114,6 +114,7 @@ void cgroup_kill_dir(int dir_fd, const char *name);
 
 /* cgroup_v1.c, cgroup_v2.c. 0 or -1 with err set; the read functions only add what they know. */
 int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
+void cgroup_v1_usage_pids(struct cgroup *cg, struct cgroup_usage *usage);
 void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage);
 int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);
 int cgroup_v1_share(struct cgroup *cg,

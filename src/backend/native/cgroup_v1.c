@@ -8,9 +8,9 @@
 
 #include "base/util.h"
 
-#define PERIOD_US 100000u                /* of every new group */
-#define SLICE_NS 10000000u               /* twice that of the kernel */
-#define MEMORY_SMALL (4u << 20)          /* what no lack of memory is for; larger than a huge page */
+#define PERIOD_US 100000u       /* of every new group */
+#define SLICE_NS 10000000u      /* twice that of the kernel */
+#define MEMORY_SMALL (4u << 20) /* what no lack of memory is for; larger than a huge page */
 #define NS_PER_TICK (1000000000u / 100u) /* USER_HZ is 100 on x86-64, whatever the kernel's HZ */
 
 static bool limit_has_swap(void)
@@ -128,12 +128,15 @@ static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
 }
 
 /* A fork is refused when the limit is reached, not before. */
-static void usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
+void cgroup_v1_usage_pids(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[256];
+    if (!(cg->controls & ~cg->v2_controls & CGROUP_PIDS))
+        return;
     usage->pids_refused = cg->since.pids_refused;
-    if (cgroup_kept_u64(cg, KEPT_PIDS_PEAK, &usage->pids_peak) == 0 &&
-        (!cg->pids_limit || usage->pids_peak < cg->pids_limit))
+    bool is_known = cgroup_kept_u64(cg, KEPT_PIDS_PEAK, &usage->pids_peak) == 0;
+    cg->last.pids_peak = usage->pids_peak;
+    if (is_known && (!cg->pids_limit || usage->pids_peak < cg->pids_limit))
         return;
     if (cgroup_kept_read(cg, KEPT_PIDS_EVENTS, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "max", &usage->pids_refused);
@@ -165,30 +168,22 @@ void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
     unsigned mine = cg->controls & ~cg->v2_controls;
     if (mine & CGROUP_MEMORY)
         usage_memory(cg, usage);
-    if (mine & CGROUP_PIDS)
-        usage_pids(cg, usage);
     if (mine & CGROUP_CPU)
         usage_share(cg, usage);
     struct cgroup_counters *last = &cg->last;
     last->oom_kills = usage->oom_kills;
     last->pids_refused = usage->pids_refused;
     last->throttled_ns = usage->throttled_ns;
-    last->pids_peak = usage->pids_peak;
     usage->oom_kills -= MIN(usage->oom_kills, cg->since.oom_kills);
     usage->pids_refused -= MIN(usage->pids_refused, cg->since.pids_refused);
     usage->throttled_ns -= MIN(usage->throttled_ns, cg->since.throttled_ns);
 }
 
-/* Who waited for every process of the guest knows how their time divides as well as the group does:
- * both by where the timer tick found them. Not if it missed some of it, as of children that nobody
- * waited for. */
-static bool v1_knows_split(const struct cgroup *cg, uint64_t total, uint64_t *ret_sys)
+/* The CPU time of a guest that was one process, or thread, is known to who waited for it. Of more
+ * than one some may have ended without anybody waiting: only the group knows. */
+static bool v1_was_one(const struct cgroup *cg)
 {
-    uint64_t waited = cg->waited_user_ns + cg->waited_sys_ns;
-    if (waited == 0 || waited < total - total / 8 || waited > total + total / 8)
-        return false;
-    *ret_sys = (uint64_t)((double)total * ((double)cg->waited_sys_ns / (double)waited));
-    return true;
+    return cg->waited_user_ns + cg->waited_sys_ns > 0 && cg->last.pids_peak == 1;
 }
 
 static int v1_cpu_counters(struct cgroup *cg)
@@ -197,7 +192,7 @@ static int v1_cpu_counters(struct cgroup *cg)
     char text[128];
     if (cgroup_kept_u64(cg, KEPT_CPU_TOTAL, &total) < 0)
         return -1;
-    if (!v1_knows_split(cg, total, &sys) && cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
+    if (cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
         if (cgroup_file_read(cg->dir[SLOT_CPUACCT].fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
             cgroup_parse_key(text, "system", &sys) < 0)
             return -1;
@@ -210,6 +205,11 @@ static int v1_cpu_counters(struct cgroup *cg)
 
 int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
 {
+    if (v1_was_one(cg)) {
+        *ret_user_ns = cg->waited_user_ns;
+        *ret_sys_ns = cg->waited_sys_ns;
+        return 0;
+    }
     if (v1_cpu_counters(cg) < 0)
         return -1;
     uint64_t total = cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);

@@ -39,7 +39,7 @@
 #endif
 #define READY_DIR REACH_ROOT_DIR "/roots"
 #define READY_FORM                                                                                 \
-    "1"               /* of the folders: another one when the same operations mean something else */
+    "2"               /* of the folders: another one when the same operations mean something else */
 #define READY_MOST 64 /* kinds of roots that are kept */
 #define READY_NEW ".new"
 #define READY_LOCK ".lock"
@@ -58,9 +58,17 @@ static bool ready_is_place(const struct plan_op *op)
 
 static uint64_t ready_mix(uint64_t key, const void *bytes, size_t len)
 {
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < len; i++)
-        key = (key ^ p[i]) * UINT64_C(0x100000001b3);
+    const char *p = bytes;
+    key ^= len;
+    for (; len > 0; p += MIN(len, 8), len -= MIN(len, 8)) {
+        uint64_t word = 0;
+        if (len >= sizeof(word))
+            memcpy(&word, p, sizeof(word)); /* one instruction */
+        else
+            memcpy(&word, p, len);
+        key = (key ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        key ^= key >> 29;
+    }
     return key;
 }
 
