@@ -48,6 +48,50 @@ def test_time_of_a_killed_guest_divides_as_it_was_spent(what, share):
     assert r.result["cpu_user_ms"] >= share * cpu_ms(r) > 0, str(r)
 
 
+def test_time_of_children_that_nobody_waited_for():
+    """Who ignores SIGCHLD has children that vanish with their time: the groups know of it."""
+    code = ("import os, signal, sys, time\n"
+            "if sys.argv[1] == 'ignore':\n    signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
+            "if os.fork() == 0:\n    end = time.process_time() + 0.2\n    while time.process_time() < end: pass\n    os._exit(0)\n"
+            "try:\n    os.wait()\nexcept ChildProcessError: pass\n")
+    for how in ("wait", "ignore"):
+        r = run("--", "python3", "-I", "-S", "-c", code, how)
+        if how == "ignore" and not r.result["enforcement"]["layers"]["cgroup"].startswith("v"):
+            pytest.skip("needs control groups that count CPU time")
+        assert r.verdict == "ok" and cpu_ms(r) >= 195, f"{how}: {r}"
+
+
+@pytest.mark.parametrize("threads", [0, 3])
+def test_time_of_one_process_and_of_its_threads(threads):
+    code = ("import sys, threading, time\n"
+            "def burn():\n    end = time.thread_time() + 0.1\n    while time.thread_time() < end: pass\n"
+            "all = [threading.Thread(target=burn) for i in range(int(sys.argv[1]))]\n"
+            "[t.start() for t in all]\nburn()\n[t.join() for t in all]\n")
+    r = run("--", "python3", "-I", "-S", "-c", code, str(threads))
+    assert r.verdict == "ok" and 98 * (threads + 1) <= cpu_ms(r) <= 110 * (threads + 1) + 400 * PATIENCE, str(r)
+
+
+def test_memory_and_swap_have_one_limit():
+    """Where the host has no swap the limit for it may come a moment after the guest's start, but it comes."""
+    groups = "/sys/fs/cgroup/memory"
+    if os.geteuid() != 0 or not os.path.exists(f"{groups}/memory.memsw.limit_in_bytes"):
+        pytest.skip("needs cgroup v1 memory as root, with swap accounting")
+    p = start("--memory-limit", "64M", "--", "/bin/sleep", "20")
+    try:
+        found, end = None, time.monotonic() + 5 * SLOW
+        while found != 64 * MIB and time.monotonic() < end:
+            time.sleep(0.02)
+            for top, dirs, _ in os.walk(groups):
+                for name in dirs:
+                    if name.startswith(f"cordon-{p.pid}-"):
+                        with open(f"{top}/{name}/memory.memsw.limit_in_bytes") as f:
+                            found = int(f.read())
+        assert found == 64 * MIB
+    finally:
+        p.terminate()
+        p.wait(30)
+
+
 def test_malloc_that_is_refused(world):
     """A request no host can meet comes back as NULL; the program's own failure is then the limit's."""
     r = guest("ask", "malloc", str(1 << 24), opts=MEMORY)

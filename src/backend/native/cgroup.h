@@ -61,8 +61,8 @@ int cgroup_make_v1(struct cgroup *cg, const struct host_cgroups *where,
 /* Writes their limits. */
 int cgroup_limit_v1(struct cgroup *cg, const struct host_cgroups *where,
                     const struct plan_limits *limits, struct cordon_err *err);
-/* Before it: where the host has no swap, the limit for that may wait for cgroup_limit_late(). A file
- * of a group costs more than its reading, and most guests are gone by then. */
+/* Before it: where the host has no swap, the limit for that may wait for cgroup_limit_late(). A
+ * file of a group costs more than its reading, and most guests are gone by then. */
 void cgroup_swap_may_wait(struct cgroup *cg);
 /* On a timer. */
 void cgroup_limit_late(struct cgroup *cg);
