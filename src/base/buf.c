@@ -35,12 +35,29 @@ int buf_reserve(struct buf *b, size_t more)
     return 0;
 }
 
+/* Most pieces are a few bytes: a call costs more than their copy. */
+static void buf_copy(char *to, const char *from, size_t len)
+{
+    if (len > 16) {
+        memcpy(to, from, len);
+    } else if (len >= 8) {
+        memcpy(to, from, 8);
+        memcpy(to + len - 8, from + len - 8, 8);
+    } else if (len >= 4) {
+        memcpy(to, from, 4);
+        memcpy(to + len - 4, from + len - 4, 4);
+    } else if (len > 0) {
+        to[0] = from[0];
+        to[len / 2] = from[len / 2];
+        to[len - 1] = from[len - 1];
+    }
+}
+
 int buf_add(struct buf *b, const void *data, size_t len)
 {
     if (buf_reserve(b, len) < 0)
         return -1;
-    if (len > 0)
-        memcpy(b->data + b->len, data, len);
+    buf_copy(b->data + b->len, data, len);
     b->len += len;
     b->data[b->len] = '\0';
     return 0;
@@ -53,7 +70,22 @@ int buf_str(struct buf *b, const char *s)
 
 int buf_char(struct buf *b, char c)
 {
-    return buf_add(b, &c, 1);
+    if (buf_reserve(b, 1) < 0)
+        return -1;
+    b->data[b->len++] = c;
+    b->data[b->len] = '\0';
+    return 0;
+}
+
+int buf_uint(struct buf *b, uint64_t value, unsigned digits)
+{
+    char text[20];
+    unsigned n = 0;
+    do {
+        text[sizeof(text) - ++n] = (char)('0' + value % 10);
+        value /= 10;
+    } while (n < sizeof(text) && (value > 0 || n < digits));
+    return buf_add(b, text + sizeof(text) - n, n);
 }
 
 int buf_printf(struct buf *b, const char *fmt, ...)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct buf {
     char *data;
@@ -21,6 +22,8 @@ int buf_reserve(struct buf *b, size_t more);
 int buf_add(struct buf *b, const void *data, size_t len);
 int buf_str(struct buf *b, const char *s);
 int buf_char(struct buf *b, char c);
+/* In decimal, with so many digits at least (20 at most). */
+int buf_uint(struct buf *b, uint64_t value, unsigned digits);
 int buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The contents as a string the caller frees, or NULL if anything failed. Leaves the buffer empty.
  */

@@ -1,7 +1,6 @@
 /* JSON writer. Leaf code on our side; failures stick in the buffer and are checked once. */
 #include "base/jsonw.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -145,20 +144,24 @@ void jsonw_base64(struct jsonw *j, const char *key, const void *data, size_t len
 void jsonw_int(struct jsonw *j, const char *key, int64_t value)
 {
     jsonw_key(j, key);
-    buf_printf(j->out, "%" PRId64, value);
+    if (value < 0)
+        buf_char(j->out, '-');
+    buf_uint(j->out, value < 0 ? -(uint64_t)value : (uint64_t)value, 1);
 }
 
 void jsonw_uint(struct jsonw *j, const char *key, uint64_t value)
 {
     jsonw_key(j, key);
-    buf_printf(j->out, "%" PRIu64, value);
+    buf_uint(j->out, value, 1);
 }
 
 void jsonw_ms(struct jsonw *j, const char *key, uint64_t ns)
 {
     jsonw_key(j, key);
     uint64_t us = (ns + 500) / 1000;
-    buf_printf(j->out, "%" PRIu64 ".%03" PRIu64, us / 1000, us % 1000);
+    buf_uint(j->out, us / 1000, 1);
+    buf_char(j->out, '.');
+    buf_uint(j->out, us % 1000, 3);
 }
 
 void jsonw_double(struct jsonw *j, const char *key, double value)
@@ -192,8 +195,10 @@ void jsonw_null(struct jsonw *j, const char *key)
 bool jsonw_is_utf8(const char *data, size_t len)
 {
     uint32_t code;
-    for (size_t i = 0, n; i < len; i += n)
-        if ((n = utf8_decode(data + i, data + len, &code)) == 0)
+    for (size_t i = 0, n; i < len; i += n) {
+        n = (unsigned char)data[i] < 0x80 ? 1 : utf8_decode(data + i, data + len, &code);
+        if (n == 0)
             return false;
+    }
     return true;
 }

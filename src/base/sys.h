@@ -154,7 +154,9 @@ static inline int sys_pidfd_send_signal(int pidfd, int sig)
     return (int)syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
 }
 
-#define SYS_PIDFD_GET_MNT_NAMESPACE 0xff03 /* linux/pidfd.h: _IO(PIDFS_IOCTL_MAGIC, 3) */
+/* linux/pidfd.h of Linux 6.11: _IO(PIDFS_IOCTL_MAGIC, ...) */
+#define SYS_PIDFD_GET_IPC_NAMESPACE 0xff02
+#define SYS_PIDFD_GET_MNT_NAMESPACE 0xff03
 
 static inline int sys_pidfd_open(pid_t pid)
 {

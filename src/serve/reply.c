@@ -7,6 +7,8 @@
 #include "base/util.h"
 #include "serve/serve.h"
 
+#define REPLY_USUAL 2000 /* bytes of a result without output, in one piece */
+
 _Static_assert((int)VERDICT_OK == (int)CORDON_VERDICT_OK &&
                    (int)VERDICT_NONZERO_EXIT == (int)CORDON_VERDICT_NONZERO_EXIT &&
                    (int)VERDICT_SIGNALED == (int)CORDON_VERDICT_SIGNALED &&
@@ -92,6 +94,7 @@ bool reply_result(int sock, const struct result *result, bool brief_json)
     if (brief_json)
         brief.out[0].len = brief.out[1].len = 0;
     _cleanup_buf_ struct buf json = BUF_INIT(SIZE_MAX / 4);
+    buf_reserve(&json, REPLY_USUAL);
     result_json(&brief, &json);
     if (json.failed) {
         struct cordon_err err;

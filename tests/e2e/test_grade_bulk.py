@@ -321,6 +321,19 @@ def test_nothing_of_one_submission_reaches_the_next(tmp_path):
 WARM = "    return [int('cordon-grade-zygote' not in open('/proc/self/maps').read())]\n"  # 0: a copy of a warm interpreter
 
 
+def test_time_of_one_submission_is_not_the_nexts(tmp_path):
+    """Who ends its process by itself takes its CPU time along; the group it was in serves the next one."""
+    burn = ("    import os, time\n    end = time.process_time() + 0.008\n    while time.process_time() < end: pass\n"
+            "    os._exit(0)\n")
+    rest = "    import time\n    time.sleep(0.15)\n    return x * 2\n"
+    problems = write(tmp_path / "p.jsonl", PROBLEMS[:1])
+    samples = write(tmp_path / "s.jsonl", [{"task_id": "Own/0", "completion": c} for c in [burn] * 120 + [rest] * 8])
+    bulk("--problems", problems, "--format", "humaneval", "--samples", samples, "--out", tmp_path / "r.jsonl", "-j", 1,
+         "--cpu-time", f"{int(100 * cordon_run.SLOW)}ms")
+    verdicts = [r["verdict"] for r in lines(tmp_path / "r.jsonl")]
+    assert verdicts == ["RE"] * 120 + ["AC"] * 8, verdicts
+
+
 @pytest.mark.parametrize("how", ["proxy", "paths"])
 def test_no_setting_of_the_callers_is_in_a_submissions_memory(tmp_path, world, how):
     """What the caller says about the wall is not the guest's to read: neither passwords nor where the caller works."""

@@ -92,6 +92,33 @@ def test_memory_and_swap_have_one_limit():
         p.wait(30)
 
 
+def own_group(controller):
+    """The folder of our own v1 group, or a skip."""
+    with open("/proc/self/cgroup") as f:
+        paths = [line.rstrip("\n").split(":", 2)[2] for line in f if controller in line.split(":")[1].split(",")]
+    path = f"/sys/fs/cgroup/{controller}{paths[0] if paths else ''}"
+    if os.geteuid() != 0 or not os.access(f"{path}/tasks", os.W_OK):
+        pytest.skip(f"needs cgroup v1 {controller} as root")
+    return path
+
+
+@pytest.mark.parametrize("limit, kills", [("3600K", True), ("256M", False)])
+def test_children_killed_for_a_group_above(limit, kills):
+    """The guest itself never has much, and far less than its limit: it is the caller's group that has no more."""
+    group = f"{own_group('memory')}/e2e-{os.getpid()}"
+    os.mkdir(group)
+    try:
+        with open(f"{group}/memory.limit_in_bytes", "w") as f:
+            f.write(limit)
+        enter = ["/bin/sh", "-c", f'echo 0 > {group}/tasks; exec "$@"', "sh"]
+        r = run("--memory-limit", "512M", "--", "/bin/sh", "-c", "dd if=/dev/zero of=/dev/null bs=2900k count=1 2>/dev/null; echo $?",
+                prefix=enter)
+        assert (r.out.split() == ["137"]) == kills, str(r)
+        assert (r.result["oom_kills"] > 0) == kills and r.verdict == ("memory_limit" if kills else "ok"), str(r)
+    finally:
+        os.rmdir(group)
+
+
 def test_malloc_that_is_refused(world):
     """A request no host can meet comes back as NULL; the program's own failure is then the limit's."""
     r = guest("ask", "malloc", str(1 << 24), opts=MEMORY)

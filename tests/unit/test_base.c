@@ -77,6 +77,57 @@ static void buf_grows(void **state)
     assert_int_equal(b.data[b.len], '\0');
 }
 
+static void buf_copies_every_length(void **state)
+{
+    (void)state;
+    char text[64], all[4096] = "";
+    size_t len = 0;
+    _cleanup_buf_ struct buf b = BUF_INIT(1 << 20);
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char)('0' + i);
+    for (size_t n = 0; n <= sizeof(text); n++) {
+        memcpy(all + len, text + (sizeof(text) - n) / 2, n);
+        len += n;
+        assert_int_equal(buf_add(&b, text + (sizeof(text) - n) / 2, n), 0);
+        assert_int_equal(b.len, len);
+        assert_memory_equal(b.data, all, len);
+        assert_int_equal(b.data[len], '\0');
+    }
+}
+
+static void buf_writes_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t value;
+        unsigned digits;
+        const char *text;
+    } cases[] = {{0, 1, "0"},
+                 {0, 0, "0"},
+                 {7, 3, "007"},
+                 {999, 3, "999"},
+                 {1000, 3, "1000"},
+                 {UINT64_MAX, 1, "18446744073709551615"},
+                 {1, 99, "00000000000000000001"}};
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        _cleanup_buf_ struct buf b = BUF_INIT(64);
+        assert_int_equal(buf_uint(&b, cases[i].value, cases[i].digits), 0);
+        assert_string_equal(b.data, cases[i].text);
+    }
+    _cleanup_buf_ struct buf out = BUF_INIT(256);
+    struct jsonw j = {.out = &out};
+    jsonw_open(&j, NULL, '[');
+    jsonw_int(&j, NULL, INT64_MIN);
+    jsonw_int(&j, NULL, -1);
+    jsonw_int(&j, NULL, INT64_MAX);
+    jsonw_ms(&j, NULL, 0);
+    jsonw_ms(&j, NULL, 1000499);
+    jsonw_ms(&j, NULL, 59999500);
+    jsonw_close(&j, ']');
+    assert_string_equal(out.data,
+                        "[-9223372036854775808,-1,9223372036854775807,0.000,1.000,60.000]");
+}
+
 static void buf_printf_is_bounded(void **state)
 {
     (void)state;
@@ -420,6 +471,8 @@ int main(void)
         cmocka_unit_test(buf_holds_its_maximum),
         cmocka_unit_test(buf_refuses_lengths_that_wrap),
         cmocka_unit_test(buf_grows),
+        cmocka_unit_test(buf_copies_every_length),
+        cmocka_unit_test(buf_writes_numbers),
         cmocka_unit_test(buf_printf_is_bounded),
         cmocka_unit_test(buf_take_gives_a_string),
         cmocka_unit_test(buf_without_memory),

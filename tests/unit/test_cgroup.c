@@ -20,6 +20,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -637,6 +638,91 @@ static void without_v2_beside(void **state)
     place = real;
 }
 
+static int burn_two(void *arg)
+{
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(burn(arg));
+    return status_of(pid);
+}
+
+/* What who waited for a guest says of its CPU time counts where there was one process and the
+ * groups serve nobody else: the next one's time would begin with it. */
+static void time_of_one_process(void **state)
+{
+    (void)state;
+    if (place.kind != HOST_CGROUP_V1 || access("/sys/fs/cgroup/pids", W_OK) < 0) {
+        fprintf(stderr, "SKIP: prerequisite missing: cgroup v1 hierarchies, writable\n");
+        skip();
+    }
+    struct host_cgroups real = place;
+    struct plan_limits limits = {.memory_bytes = 64 * MIB, .processes = 8, .cpu_percent = 100};
+    static const struct {
+        bool serves_one, two, exited, by_waited;
+    } cases[] = {{true, false, true, true},
+                 {true, true, true, false},
+                 {false, false, true, false},
+                 {true, false, false, false}};
+    place.v2[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct cgroup *cg = NULL;
+        struct cgroup_usage usage;
+        struct cordon_err err = {0};
+        uint64_t ns = 20000000;
+        assert_int_equal(cgroup_create(&place, &limits, &cg, &err), 0);
+        if (cases[i].serves_one)
+            cgroup_serves_one(cg);
+        assert_int_equal(cgroup_create_v1(cg, &place, &limits, &err), 0);
+        assert_int_equal(status_of(start(cg, cases[i].two ? burn_two : burn, &ns)), 0);
+        cgroup_note_end(cg, cases[i].exited, cases[i].exited ? 1000 : 0, 0);
+        assert_int_equal(cgroup_usage(cg, &usage), 0);
+        bool has_peak = access("/sys/fs/cgroup/pids", X_OK) == 0 && usage.pids_peak > 0;
+        if (cases[i].by_waited && has_peak)
+            assert_int_equal(usage.cpu_user_ns + usage.cpu_sys_ns, 1000);
+        else
+            assert_in_range(usage.cpu_user_ns + usage.cpu_sys_ns, 19000000, 80000000 * slow());
+        uint64_t end = clock_ns() + 1000000000u * slow();
+        while (!cgroup_is_drained(cg, &limits) && clock_ns() < end)
+            usleep(1000);
+        assert_int_equal(cgroup_again(cg, &limits), !cases[i].serves_one);
+        cgroup_destroy(cg);
+    }
+    place = real;
+}
+
+/* Where the host has no swap the limit for it comes late, and once. */
+static void swap_has_its_limit(void **state)
+{
+    (void)state;
+    struct plan_limits limits = {.memory_bytes = 64 * MIB, .processes = 8};
+    struct host_cgroups real = place;
+    static const char file[] = "memory.memsw.limit_in_bytes";
+    if (place.kind != HOST_CGROUP_V1 || !place.memory[0]) {
+        fprintf(stderr, "SKIP: prerequisite missing: cgroup v1 hierarchies, writable\n");
+        skip();
+    }
+    place.v2[0] = '\0';
+    for (int late = 0; late < 2; late++) {
+        struct cgroup *cg = NULL;
+        struct cordon_err err = {0};
+        struct sysinfo host;
+        uint64_t bytes = 0;
+        assert_int_equal(sysinfo(&host), 0);
+        assert_int_equal(cgroup_create(&place, &limits, &cg, &err), 0);
+        if (late)
+            cgroup_serves_one(cg);
+        assert_int_equal(cgroup_create_v1(cg, &place, &limits, &err), 0);
+        int has = cgroup_file_u64(cg->dir[SLOT_MEMORY].fd, file, &bytes);
+        if (has == 0 && !(late && host.totalswap == 0))
+            assert_int_equal(bytes, 64 * MIB);
+        cgroup_limit_late(cg);
+        has = cgroup_file_u64(cg->dir[SLOT_MEMORY].fd, file, &bytes);
+        assert_true(has < 0 || bytes == 64 * MIB);
+        cgroup_destroy(cg);
+    }
+    place = real;
+}
+
 /* Without clone3 a process goes into its groups by itself. */
 static void entered_by_itself(void **state)
 {
@@ -731,6 +817,8 @@ int main(void)
         cmocka_unit_test(leftovers_are_removed),
         cmocka_unit_test(nothing_stays_after_a_failure),
         cmocka_unit_test(without_v2_beside),
+        cmocka_unit_test(time_of_one_process),
+        cmocka_unit_test(swap_has_its_limit),
         cmocka_unit_test(entered_by_itself),
         cmocka_unit_test(cost),
     };

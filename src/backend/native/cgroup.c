@@ -340,9 +340,9 @@ void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns)
     cg->own_sys_ns = sys_ns;
 }
 
-void cgroup_note_end(struct cgroup *cg, bool was_killed, uint64_t user_ns, uint64_t sys_ns)
+void cgroup_note_end(struct cgroup *cg, bool exited, uint64_t user_ns, uint64_t sys_ns)
 {
-    cg->was_killed = was_killed;
+    cg->exited = exited;
     cg->waited_user_ns = user_ns;
     cg->waited_sys_ns = sys_ns;
 }

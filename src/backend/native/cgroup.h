@@ -61,9 +61,11 @@ int cgroup_make_v1(struct cgroup *cg, const struct host_cgroups *where,
 /* Writes their limits. */
 int cgroup_limit_v1(struct cgroup *cg, const struct host_cgroups *where,
                     const struct plan_limits *limits, struct cordon_err *err);
-/* Before it: where the host has no swap, the limit for that may wait for cgroup_limit_late(). A
- * file of a group costs more than its reading, and most guests are gone by then. */
-void cgroup_swap_may_wait(struct cgroup *cg);
+/* Before it: they serve one guest and are removed (cgroup_again() says no). Then what a short guest
+ * does not need is left out, as each file of a group costs the kernel its making and removal: the
+ * limit for swap, where the host has none, waits for cgroup_limit_late(), and CPU time of a guest
+ * that was a single process is taken from who waited for it. */
+void cgroup_serves_one(struct cgroup *cg);
 /* On a timer. */
 void cgroup_limit_late(struct cgroup *cg);
 /* Both. */
@@ -95,9 +97,9 @@ int cgroup_join(const struct cgroup *cg);
 /* CPU time of our own set-up inside the groups, which is not the guest's and is taken off the
  * numbers (pid 1 knows it from getrusage() just before it starts the guest). */
 void cgroup_exclude_cpu(struct cgroup *cg, uint64_t user_ns, uint64_t sys_ns);
-/* What is known of the guest's end before its numbers are read: whether a signal killed its main
- * process, and the CPU time of all that was waited for (0: nobody did). */
-void cgroup_note_end(struct cgroup *cg, bool was_killed, uint64_t user_ns, uint64_t sys_ns);
+/* What is known of the guest's end before its numbers are read: that its main process ended by
+ * itself, and the CPU time of all that was waited for (0: nobody did). */
+void cgroup_note_end(struct cgroup *cg, bool exited, uint64_t user_ns, uint64_t sys_ns);
 int cgroup_usage(struct cgroup *cg, struct cgroup_usage *ret_usage);
 /* Opens what cgroup_usage() always reads of v1 groups, until they are removed. */
 void cgroup_keep_files(struct cgroup *cg);

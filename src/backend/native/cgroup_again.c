@@ -148,8 +148,8 @@ static bool again_share(struct cgroup *cg, const struct plan_limits *limits)
 
 bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits)
 {
-    if (cg->dir[SLOT_V2].fd >= 0 || cg->left_behind || cg->dir[SLOT_PIDS].fd < 0 ||
-        cg->dir[SLOT_CPUACCT].fd < 0)
+    if (cg->serves_one || cg->dir[SLOT_V2].fd >= 0 || cg->left_behind ||
+        cg->dir[SLOT_PIDS].fd < 0 || cg->dir[SLOT_CPUACCT].fd < 0)
         return false;
     for (int slot = 0; slot < SLOT_COUNT; slot++)
         if (cg->dir[slot].alias)

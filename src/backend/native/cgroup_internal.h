@@ -63,12 +63,12 @@ struct cgroup {
         uint64_t pids_peak;
     } last, since;
     /* limits of version 1 as they were written, 0: none: below them nothing was refused */
-    uint64_t memory_limit, pids_limit;
+    uint64_t pids_limit;
     unsigned cpu_percent;
     uint64_t swap_limit; /* of memory and swap, not written yet; 0: it is */
-    bool swap_may_wait;
+    bool serves_one;
     /* of cgroup_note_end() */
-    bool was_killed;
+    bool exited;
     uint64_t waited_user_ns, waited_sys_ns;
     uint64_t share_used_ns; /* of the CPU quota since it was last filled */
     /* of cgroup_weigh(): what it saw last, and until when the guest has the lower weight; 0: not */

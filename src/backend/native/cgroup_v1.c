@@ -8,9 +8,8 @@
 
 #include "base/util.h"
 
-#define PERIOD_US 100000u       /* of every new group */
-#define SLICE_NS 10000000u      /* twice that of the kernel */
-#define MEMORY_SMALL (4u << 20) /* what no lack of memory is for; larger than a huge page */
+#define PERIOD_US 100000u                /* of every new group */
+#define SLICE_NS 10000000u               /* twice that of the kernel */
 #define NS_PER_TICK (1000000000u / 100u) /* USER_HZ is 100 on x86-64, whatever the kernel's HZ */
 
 static bool limit_has_swap(void)
@@ -33,9 +32,9 @@ static int limit_swap(struct cgroup *cg)
     return r;
 }
 
-void cgroup_swap_may_wait(struct cgroup *cg)
+void cgroup_serves_one(struct cgroup *cg)
 {
-    cg->swap_may_wait = true;
+    cg->serves_one = true;
 }
 
 void cgroup_limit_late(struct cgroup *cg)
@@ -47,7 +46,6 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
 {
     const struct cgroup_dir *dir = &cg->dir[SLOT_MEMORY];
     int r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
-    cg->memory_limit = bytes;
     /* a limit that is raised: memory+swap has to make room first */
     if (r == -EINVAL && cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", bytes) == 0)
         r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
@@ -56,7 +54,7 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
 
     /* After the other one: the kernel refuses memory+swap below memory. */
     cg->swap_limit = bytes;
-    if (!cg->swap_may_wait || limit_has_swap())
+    if (!cg->serves_one || limit_has_swap())
         r = limit_swap(cg);
     if (r < 0)
         return cgroup_err(err, -r, dir->path, "memory.memsw.limit_in_bytes");
@@ -106,14 +104,8 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
 }
 
 /* Every file of a group that is read costs the kernel as much as the reading of five, made and
- * removed with the group: what others show not to have happened is not asked for. For want of
- * memory nobody is killed in a group that never had more than this; where the host itself has none
- * left the main process may be, and then we ask. */
-static bool usage_is_small(const struct cgroup *cg, uint64_t peak)
-{
-    return peak <= MEMORY_SMALL && cg->memory_limit && peak <= cg->memory_limit / 4;
-}
-
+ * removed with the group: what others show not to have happened is not asked for. Where there was
+ * one process, and nothing killed it, nobody was killed for want of memory. */
 static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
 {
     char text[256];
@@ -121,7 +113,7 @@ static void usage_memory(struct cgroup *cg, struct cgroup_usage *usage)
     if (cgroup_kept_u64(cg, KEPT_MEMORY_PEAK, &usage->memory_peak_bytes) < 0)
         return;
     usage->has_memory = true;
-    if (usage_is_small(cg, usage->memory_peak_bytes) && !cg->was_killed)
+    if (cg->last.pids_peak == 1 && cg->exited)
         return;
     if (cgroup_kept_read(cg, KEPT_OOM, text, sizeof(text)) > 0)
         cgroup_parse_key(text, "oom_kill", &usage->oom_kills);
@@ -180,10 +172,11 @@ void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage)
 }
 
 /* The CPU time of a guest that was one process, or thread, is known to who waited for it. Of more
- * than one some may have ended without anybody waiting: only the group knows. */
+ * than one some may have ended without anybody waiting: only the group knows. Groups that are used
+ * again are read, as the next guest's time begins where this one's ended. */
 static bool v1_was_one(const struct cgroup *cg)
 {
-    return cg->waited_user_ns + cg->waited_sys_ns > 0 && cg->last.pids_peak == 1;
+    return cg->serves_one && cg->waited_user_ns + cg->waited_sys_ns > 0 && cg->last.pids_peak == 1;
 }
 
 static int v1_cpu_counters(struct cgroup *cg)

@@ -308,6 +308,18 @@ static void guest_leave_root(struct native_child *c)
     guest_check(c, raw_call(SYS_chdir, c->plan->cwd), "working directory", c->plan->cwd);
 }
 
+static void guest_note_usage(struct native_status *s)
+{
+    struct rusage ru = {0};
+    if (raw_call(SYS_getrusage, RUSAGE_SELF, &ru) < 0)
+        return;
+    uint64_t user = native_tv_ns(ru.ru_utime), sys = native_tv_ns(ru.ru_stime);
+    s->setup_user_ns += user;
+    s->setup_sys_ns += sys;
+    s->guest_user_ns += user;
+    s->guest_sys_ns += sys;
+}
+
 NATIVE_OWN_STACK static int guest_main_after(void *arg)
 {
     struct native_guest *g = arg;
@@ -322,6 +334,8 @@ NATIVE_OWN_STACK static int guest_main_after(void *arg)
     guest_fence(g);
     /* before the filter: the caller's may refuse to wait, and pid 1 answers nobody yet */
     guest_wait_limited(g->child);
+    if (!g->child->plan->own_kernel)
+        guest_note_usage(g->child->status);
     guest_seal(g->child);
     native_guest_start(g);
 }
@@ -390,18 +404,6 @@ static void guest_receive_groups(struct native_child *c)
 {
     long r = native_child_receive_groups(c);
     guest_check(c, r, "cgroup", "receive");
-}
-
-static void guest_note_usage(struct native_status *s)
-{
-    struct rusage ru = {0};
-    if (raw_call(SYS_getrusage, RUSAGE_SELF, &ru) < 0)
-        return;
-    uint64_t user = native_tv_ns(ru.ru_utime), sys = native_tv_ns(ru.ru_stime);
-    s->setup_user_ns += user;
-    s->setup_sys_ns += sys;
-    s->guest_user_ns += user;
-    s->guest_sys_ns += sys;
 }
 
 /* "/.." leads to what is mounted over the root: the host's files until pid 1's umount has taken

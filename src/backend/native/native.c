@@ -263,7 +263,7 @@ static int start_groups(struct native_start *s, struct cordon_err *err)
     if (fdsend_fds(s->go[1], &iov, 1, fds, n, 0) < 0 && errno != EPIPE)
         return err_set(err, CORDON_ERR_INTERNAL, "start", errno, "hand over groups");
     if (is_new && asks) {
-        cgroup_swap_may_wait(cg);
+        cgroup_serves_one(cg);
         if (cgroup_limit_v1(cg, &p->cgroups, &p->limits, err) < 0)
             return -1;
     }

@@ -213,6 +213,8 @@ void native_child_copy_files(struct native_child *c);
 void native_child_leave_keyring(struct native_child *c);
 /* The ids of the guest, when they are mapped. Bare calls. */
 void native_child_take_ids(struct native_child *c);
+/* One of our own namespaces: by an ioctl of our process, else by its file. -1 with errno. */
+int native_own_namespace(unsigned long which, const char *path);
 /* Waits for the supervisor's word: the ids are mapped. */
 void native_child_wait(struct native_child *c);
 /* Our own CPU time so far goes on the status page: it is not the guest's. */

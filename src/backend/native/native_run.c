@@ -143,9 +143,9 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
     struct cgroup_usage c = {0};
     if (n->cgroup) {
         bool exited = st->state == NATIVE_EXITED && WIFEXITED(st->wstatus);
-        bool waited = exited && st->all_dead && !n->warm;
+        bool waited = exited && st->all_dead;
         cgroup_exclude_cpu(n->cgroup, st->setup_user_ns, st->setup_sys_ns);
-        cgroup_note_end(n->cgroup, !exited, waited ? st->guest_user_ns : 0,
+        cgroup_note_end(n->cgroup, exited, waited ? st->guest_user_ns : 0,
                         waited ? st->guest_sys_ns : 0);
         if (cgroup_usage(n->cgroup, &c) == 0)
             usage_of(&c, u);

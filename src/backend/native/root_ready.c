@@ -38,8 +38,9 @@
 #define RENAME_NOREPLACE 1
 #endif
 #define READY_DIR REACH_ROOT_DIR "/roots"
-#define READY_FORM                                                                                 \
-    "2"               /* of the folders: another one when the same operations mean something else */
+/* First in every name: another one when the same operations mean other folders. */
+#define READY_FORM "2-"
+#define READY_NAME (sizeof(READY_FORM) + 16)
 #define READY_MOST 64 /* kinds of roots that are kept */
 #define READY_NEW ".new"
 #define READY_LOCK ".lock"
@@ -88,7 +89,7 @@ static bool ready_is_own(const struct plan_op *op)
 
 bool native_ready_key(const struct plan *p, uint64_t *ret_key)
 {
-    uint64_t key = ready_mix_text(UINT64_C(0xcbf29ce484222325), READY_FORM);
+    uint64_t key = UINT64_C(0xcbf29ce484222325);
     /* root without the rights for ids of others: its guests are root to the kernel */
     if (p->tier != TIER_FULL || p->host_uid == 0 || p->rootfs || p->oci || p->net || p->enter)
         return false;
@@ -112,12 +113,14 @@ bool native_ready_key(const struct plan *p, uint64_t *ret_key)
     return true;
 }
 
-static void ready_name(uint64_t key, char ret_name[static 17])
+static void ready_name(uint64_t key, char ret_name[static READY_NAME])
 {
     static const char digits[] = "0123456789abcdef";
+    char *number = ret_name + sizeof(READY_FORM) - 1;
+    memcpy(ret_name, READY_FORM, sizeof(READY_FORM) - 1);
     for (int i = 15; i >= 0; i--, key >>= 4)
-        ret_name[i] = digits[key & 15];
-    ret_name[16] = '\0';
+        number[i] = digits[key & 15];
+    number[16] = '\0';
 }
 
 /* Nobody but root can have put anything there. */
@@ -144,7 +147,7 @@ static bool ready_is_whole(const char *path)
 
 void native_ready_find(struct native_child *c)
 {
-    char name[17];
+    char name[READY_NAME];
     uint64_t key;
     struct stat st;
     c->ready_path[0] = '\0';
@@ -230,14 +233,14 @@ static bool ready_has_room(int dir)
     unsigned n = 0;
     DIR *d = ready_list(dir, ".");
     for (struct dirent *e; d && (e = readdir(d));)
-        n += e->d_name[0] != '.';
+        n += str_starts(e->d_name, READY_FORM);
     if (d)
         closedir(d);
     return d && n < READY_MOST;
 }
 
-/* Nobody runs in it any more: it was put aside before the machine was started. Whoever does would
- * lose what is mounted on its places. */
+/* Nobody runs in it any more: it was made or put aside before the machine was started. Whoever does
+ * would lose what is mounted on its places. */
 static bool ready_is_left(int dir, const char *name)
 {
     struct stat st;
@@ -246,14 +249,17 @@ static bool ready_is_left(int dir, const char *name)
            st.st_ctime < time(NULL) - (time_t)now.uptime;
 }
 
-/* What a maker that failed or was killed left, and roots that were not trusted any more. */
+/* What a maker that failed or was killed left, roots that were not trusted any more, and those of
+ * another Cordon's form. */
 static void ready_clear(int dir)
 {
     DIR *d = ready_list(dir, ".");
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (str_eq(e->d_name, READY_NEW) ||
-            (str_starts(e->d_name, READY_BAD) && ready_is_left(dir, e->d_name)))
+    for (struct dirent *e; d && (e = readdir(d));) {
+        bool is_old = str_starts(e->d_name, READY_BAD) ||
+                      (e->d_name[0] != '.' && !str_starts(e->d_name, READY_FORM));
+        if (str_eq(e->d_name, READY_NEW) || (is_old && ready_is_left(dir, e->d_name)))
             ready_remove(dir, e->d_name, READY_DEPTH);
+    }
     if (d)
         closedir(d);
 }
