@@ -410,8 +410,9 @@ void cgroup_weigh(struct cgroup *cg, uint64_t throttled_ns)
         cgroup_weight(cg, !yields);
 }
 
-bool cgroup_needs_sampling(const struct cgroup *cg)
+bool cgroup_needs_sampling(struct cgroup *cg)
 {
+    cgroup_v1_look_for_peak(cg);
     return cg->sample_memory || cg->sample_pids;
 }
 

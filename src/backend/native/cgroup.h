@@ -114,7 +114,7 @@ void cgroup_weigh(struct cgroup *cg, uint64_t throttled_ns);
 int cgroup_cpu_ns(struct cgroup *cg, uint64_t *ret_ns);
 /* True where the kernel keeps no peak of memory (v2 before 5.19) or of tasks (before 6.1): then
  * cgroup_sample() should be called every few milliseconds and cgroup_usage() gives what it saw. */
-bool cgroup_needs_sampling(const struct cgroup *cg);
+bool cgroup_needs_sampling(struct cgroup *cg);
 void cgroup_sample(struct cgroup *cg);
 /* Stops or continues all of it, unseen by the guest, where CGROUP_KILL is in force (v2): the duty
  * cycle of a host without a cpu controller. 0 or -errno; a frozen guest can be killed. */

@@ -52,6 +52,7 @@ struct cgroup {
     unsigned v2_controls; /* those of them that v2 holds */
     int cpu_fd;           /* kept open for cgroup_cpu_ns() */
     bool sample_memory, sample_pids;
+    bool asks_peak; /* whether to sample pids is not known yet */
     uint64_t memory_peak, pids_peak; /* sampled */
     uint64_t own_user_ns, own_sys_ns;
     /* of groups that are used again */
@@ -114,6 +115,7 @@ void cgroup_kill_dir(int dir_fd, const char *name);
 
 /* cgroup_v1.c, cgroup_v2.c. 0 or -1 with err set; the read functions only add what they know. */
 int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err);
+void cgroup_v1_look_for_peak(struct cgroup *cg);
 void cgroup_v1_usage_pids(struct cgroup *cg, struct cgroup_usage *usage);
 void cgroup_v1_usage(struct cgroup *cg, struct cgroup_usage *usage);
 int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns);

@@ -82,6 +82,13 @@ static int limit_cpu(struct cgroup *cg, unsigned percent, struct cordon_err *err
     return 0;
 }
 
+void cgroup_v1_look_for_peak(struct cgroup *cg)
+{
+    if (cg->asks_peak)
+        cg->sample_pids = faccessat(cg->dir[SLOT_PIDS].fd, "pids.peak", F_OK, 0) < 0;
+    cg->asks_peak = false;
+}
+
 int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct cordon_err *err)
 {
     unsigned mine = cg->controls & ~cg->v2_controls;
@@ -94,7 +101,9 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
         int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
         if (r < 0)
             return cgroup_err(err, -r, dir->path, "pids.max");
-        cg->sample_pids = faccessat(dir->fd, "pids.peak", F_OK, 0) < 0;
+        cg->asks_peak = true;
+        if (!cg->serves_one)
+            cgroup_v1_look_for_peak(cg);
         cg->pids_limit = limits->processes;
     }
     if ((mine & CGROUP_CPU) && limit_cpu(cg, limits->cpu_percent, err) < 0)
