@@ -52,7 +52,7 @@ struct cgroup {
     unsigned v2_controls; /* those of them that v2 holds */
     int cpu_fd;           /* kept open for cgroup_cpu_ns() */
     bool sample_memory, sample_pids;
-    bool asks_peak; /* whether to sample pids is not known yet */
+    bool asks_peak;                  /* whether to sample pids is not known yet */
     uint64_t memory_peak, pids_peak; /* sampled */
     uint64_t own_user_ns, own_sys_ns;
     /* of groups that are used again */
