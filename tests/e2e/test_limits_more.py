@@ -71,11 +71,21 @@ def test_time_of_one_process_and_of_its_threads(threads):
     assert r.verdict == "ok" and 98 * (threads + 1) <= cpu_ms(r) <= 110 * (threads + 1) + 400 * PATIENCE, str(r)
 
 
+def own_group(controller):
+    """The folder of our own v1 group, or a skip."""
+    with open("/proc/self/cgroup") as f:
+        paths = [line.rstrip("\n").split(":", 2)[2] for line in f if controller in line.split(":")[1].split(",")]
+    path = f"/sys/fs/cgroup/{controller}{paths[0] if paths else ''}"
+    if os.geteuid() != 0 or not os.access(f"{path}/tasks", os.W_OK):
+        pytest.skip(f"needs cgroup v1 {controller} as root")
+    return path
+
+
 def test_memory_and_swap_have_one_limit():
     """Where the host has no swap the limit for it may come a moment after the guest's start, but it comes."""
-    groups = "/sys/fs/cgroup/memory"
-    if os.geteuid() != 0 or not os.path.exists(f"{groups}/memory.memsw.limit_in_bytes"):
-        pytest.skip("needs cgroup v1 memory as root, with swap accounting")
+    groups = own_group("memory")
+    if not os.path.exists(f"{groups}/memory.memsw.limit_in_bytes"):
+        pytest.skip("needs swap accounting")
     p = start("--memory-limit", "64M", "--", "/bin/sleep", "20")
     try:
         found, end = None, time.monotonic() + 5 * SLOW
@@ -90,16 +100,6 @@ def test_memory_and_swap_have_one_limit():
     finally:
         p.terminate()
         p.wait(30)
-
-
-def own_group(controller):
-    """The folder of our own v1 group, or a skip."""
-    with open("/proc/self/cgroup") as f:
-        paths = [line.rstrip("\n").split(":", 2)[2] for line in f if controller in line.split(":")[1].split(",")]
-    path = f"/sys/fs/cgroup/{controller}{paths[0] if paths else ''}"
-    if os.geteuid() != 0 or not os.access(f"{path}/tasks", os.W_OK):
-        pytest.skip(f"needs cgroup v1 {controller} as root")
-    return path
 
 
 @pytest.mark.parametrize("limit, kills", [("3600K", True), ("256M", False)])
