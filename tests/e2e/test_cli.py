@@ -82,6 +82,14 @@ def test_wrong_streams_are_found_before_the_start(words, says):
     assert done.returncode == 64 and says in done.stderr and "ran" not in done.stdout, done
 
 
+@pytest.mark.parametrize("device, length", [("/dev/null", "0"), ("/dev/zero", "70000")])
+def test_input_from_a_device(device, length):
+    """The null device has nothing to wait for; another one is read for as long as somebody asks."""
+    with open(device, "rb") as f:
+        r = run("--", "/bin/sh", "-c", "head -c 70000 | wc -c; cat < /dev/null", stdin=f)
+    assert r.verdict == "ok" and r.out.split() == [length], str(r)
+
+
 @pytest.mark.parametrize("n", [4194304, 2147483647])
 def test_more_processes_than_the_kernel_has(n):
     assert run("--processes", n, "--", "/bin/true").verdict == "ok"

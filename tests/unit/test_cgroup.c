@@ -651,7 +651,7 @@ static int burn_two(void *arg)
 static void time_of_one_process(void **state)
 {
     (void)state;
-    if (place.kind != HOST_CGROUP_V1 || access("/sys/fs/cgroup/pids", W_OK) < 0) {
+    if (place.kind != HOST_CGROUP_V1 || !place.pids[0]) {
         fprintf(stderr, "SKIP: prerequisite missing: cgroup v1 hierarchies, writable\n");
         skip();
     }
@@ -676,8 +676,8 @@ static void time_of_one_process(void **state)
         assert_int_equal(status_of(start(cg, cases[i].two ? burn_two : burn, &ns)), 0);
         cgroup_note_end(cg, cases[i].exited, cases[i].exited ? 1000 : 0, 0);
         assert_int_equal(cgroup_usage(cg, &usage), 0);
-        bool has_peak = access("/sys/fs/cgroup/pids", X_OK) == 0 && usage.pids_peak > 0;
-        if (cases[i].by_waited && has_peak)
+        /* a kernel that keeps no peak cannot tell */
+        if (cases[i].by_waited && usage.pids_peak > 0)
             assert_int_equal(usage.cpu_user_ns + usage.cpu_sys_ns, 1000);
         else
             assert_in_range(usage.cpu_user_ns + usage.cpu_sys_ns, 19000000, 80000000 * slow());
@@ -718,6 +718,7 @@ static void swap_has_its_limit(void **state)
         cgroup_limit_late(cg);
         has = cgroup_file_u64(cg->dir[SLOT_MEMORY].fd, file, &bytes);
         assert_true(has < 0 || bytes == 64 * MIB);
+        assert_int_equal(cg->swap_limit, 0); /* it, or what stands in its place, was written */
         cgroup_destroy(cg);
     }
     place = real;
