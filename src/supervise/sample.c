@@ -134,11 +134,11 @@ static bool is_in_parents_memory(const struct sample_watch *watch,
     return parent->stat.state == 'D' && parent->stat.rss_pages == process->stat.rss_pages;
 }
 
-static int read_pss(const struct sample_watch *watch, pid_t pid, uint64_t *ret_bytes,
-                    uint64_t *ret_shared)
+static int read_pss(const struct sample_watch *watch, const struct walk_process *process,
+                    uint64_t *ret_bytes, uint64_t *ret_shared)
 {
     char path[40], text[2048];
-    snprintf(path, sizeof(path), "%d/smaps_rollup", (int)pid);
+    snprintf(path, sizeof(path), "%d/smaps_rollup", (int)process->memory_pid);
     if (walk_read(watch->walk.proc_fd, path, text, sizeof(text)) <= 0)
         return -1;
     *ret_shared = sample_parse_pss_shared(text);
@@ -161,7 +161,11 @@ static uint64_t detailed_memory(const struct sample_watch *watch, uint64_t page,
             rest_rss += rss;
             continue;
         }
-        read_pss(watch, process->memory_pid, &pss, &shared);
+        if (read_pss(watch, process, &pss, &shared) < 0 && process->stat.threads > 1) {
+            struct walk_process other = *process; /* that thread may have ended since */
+            walk_find_memory(&watch->walk, &other);
+            read_pss(watch, &other, &pss, &shared);
+        }
         *ret_shared += shared;
         seen_pss += pss;
         seen_rss += rss;

@@ -194,9 +194,8 @@ static int set_add(struct walk_set *set, const struct walk_process *process)
     return 0;
 }
 
-/* A process whose first thread has ended shows no memory there, which must not hide it. (Its state
- * tells that only a moment later than its memory goes.) */
-static void find_memory(const struct walk *walk, struct walk_process *process)
+/* Its state tells that a thread has ended only a moment later than its memory goes. */
+void walk_find_memory(const struct walk *walk, struct walk_process *process)
 {
     struct sample_stat st;
     char path[32];
@@ -234,7 +233,7 @@ static int visit(const struct walk *walk, struct walk_set *set, pid_t pid, bool 
     if (walk_read_stat(walk, pid, &process.stat) < 0)
         return 0;
     if (!process.stat.rss_pages && process.stat.threads > 1)
-        find_memory(walk, &process);
+        walk_find_memory(walk, &process);
     return set_add(set, &process) < 0 ? -1 : 1;
 }
 

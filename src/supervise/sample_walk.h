@@ -30,6 +30,9 @@ int walk_tree(const struct walk *walk, struct walk_set *set, bool *ret_truncated
 /* Adds what the walk before this one saw and which is still there: the kernel's lists of children
  * may skip one while they change. */
 void walk_recover(const struct walk *walk, struct walk_set *now, const struct walk_set *before);
+/* A process whose first thread has ended shows no memory there, which must not hide it: looks for
+ * another thread and takes its numbers. */
+void walk_find_memory(const struct walk *walk, struct walk_process *process);
 const struct walk_process *walk_set_find(const struct walk_set *set, pid_t pid);
 void walk_set_done(struct walk_set *set);
 int walk_read_stat(const struct walk *walk, pid_t pid, struct sample_stat *ret_stat);

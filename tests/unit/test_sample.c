@@ -332,19 +332,34 @@ static void *park(void *arg)
     return NULL;
 }
 
+static char state_of(pid_t pid)
+{
+    char path[32], text[1024] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+    struct sample_stat st = {0};
+    if (f)
+        fclose(f);
+    return n && sample_parse_stat(text, &st) == 0 ? st.state : '?';
+}
+
 static void body_threads(int ready, int wait_fd)
 {
     static int go; /* outlives the first thread's stack */
     go = wait_fd;
-    if (fork() == 0) {
+    pid_t pid = fork();
+    if (pid == 0) {
         pthread_t thread;
         char *p = mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memset(p, 1, 32 * MIB);
         for (int i = 0; i < 3; i++)
             pthread_create(&thread, NULL, park, &go);
-        say_ready(ready);
         pthread_exit(NULL); /* the first thread ends: its /proc entry shows no memory any more */
     }
+    while (state_of(pid) != 'Z')
+        usleep(1000);
+    say_ready(ready);
     wait_for_end(go);
 }
 
@@ -352,7 +367,6 @@ static void ended_first_thread_hides_nothing(void **state)
 {
     (void)state;
     struct tree tree = plant(body_threads);
-    usleep(20000);
     struct sample s = look(&tree, 0);
     assert_int_equal(s.tasks, 4);
     assert_true(s.memory_bytes >= 32 * MIB);
@@ -369,7 +383,8 @@ static void body_tables(int ready, int wait_fd)
 {
     static int go;
     go = wait_fd;
-    if (fork() == 0) {
+    pid_t pid = fork();
+    if (pid == 0) {
         pthread_t thread;
         size_t size = (size_t)8192 * MIB;
         volatile char *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -378,9 +393,11 @@ static void body_tables(int ready, int wait_fd)
         for (size_t i = 0; i < size; i += 2 * MIB)
             (void)p[i];
         pthread_create(&thread, NULL, park, &go);
-        say_ready(ready);
         pthread_exit(NULL);
     }
+    while (state_of(pid) != 'Z')
+        usleep(1000);
+    say_ready(ready);
     wait_for_end(go);
 }
 
@@ -388,7 +405,6 @@ static void ended_first_thread_hides_no_tables(void **state)
 {
     (void)state;
     struct tree tree = plant(body_tables);
-    usleep(20000);
     struct sample s = look(&tree, 64 * MIB);
     assert_true(s.memory_bytes >= 16 * MIB && s.memory_bytes < 24 * MIB);
     fell(&tree);
