@@ -88,6 +88,9 @@ struct guest {
     bool tells_begun;      /* event_fd also says when its program runs: see begun */
     bool is_last; /* the caller ends after it, and calls settle before: finish need not wait for
                      the kernel to take the namespaces of a guest without processes apart */
+    bool wants_nothing; /* of a guest that is_last: it gets no input, and nobody waits for its first
+                           output. Then a start may wait a moment for its end: */
+    bool has_ended;     /* it has, and nothing is left but to read its streams and finish */
     void *priv;
 };
 
@@ -95,8 +98,8 @@ struct warm_guest;
 
 struct backend {
     const char *name;
-    /* On success the guest runs or is about to; the plan must outlive it. Of *ret_guest is_last is
-     * set before. host_refused as above. */
+    /* On success the guest runs or is about to; the plan must outlive it. Of *ret_guest is_last and
+     * wants_nothing are set before. host_refused as above. */
     int (*start)(const struct plan *plan, struct guest *ret_guest, bool *ret_host_refused,
                  struct cordon_err *err);
     /* The same with a guest that was prepared for a plan of the same key (native/warm.h); it is

@@ -315,6 +315,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
         .keep_output = kept,
         .keep_escapes = c->is_interactive,
         .is_last = !c->in,
+        .is_brief = !c->in && !c->is_source && !c->is_interactive,
         .stdin_fd = c->stdin_fd,
         .on_network = cli_on_network,
     };
@@ -335,7 +336,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     if ((c->is_source ? lang_start(c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) <
         0)
         return -1;
-    if (cli_watch_signals(c, &signals, err) < 0)
+    if (!c->done && cli_watch_signals(c, &signals, err) < 0)
         return -1;
     while (!c->done) {
         /* not before the guest's own start: until then Ctrl-C is for us */

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -28,6 +29,8 @@ struct search {
     char own[4096];  /* /proc/self/cgroup */
     char *mountinfo; /* allocated when first needed */
     bool mountinfo_tried;
+    bool may_all;   /* no owner and no mode keeps the caller from anything */
+    bool read_only; /* the folder that was looked at last */
 };
 
 static const char *search_mountinfo(struct search *s)
@@ -43,10 +46,19 @@ static const char *search_mountinfo(struct search *s)
     return s->mountinfo;
 }
 
-static bool is_fs(const char *path, long magic)
+static bool is_fs_of(struct search *s, const char *path, long magic)
 {
     struct statfs st;
-    return statfs(path, &st) == 0 && (long)st.f_type == magic;
+    if (statfs(path, &st) < 0 || (long)st.f_type != magic)
+        return false;
+    s->read_only = st.f_flags & ST_RDONLY;
+    return true;
+}
+
+static bool is_fs(const char *path, long magic)
+{
+    struct search ignored;
+    return is_fs_of(&ignored, path, magic);
 }
 
 /* Our own group's folder in one hierarchy; controller NULL is v2. usual is the mount point to try
@@ -59,14 +71,15 @@ static bool own_dir(struct search *s, const char *controller, const char *usual,
 
     if (!host_text_cgroup_path(s->own, controller, path, sizeof(path)))
         return false;
-    if (host_text_cgroup_join(usual, "/", path, ret_dir, size) && is_fs(ret_dir, magic)) {
+    if (host_text_cgroup_join(usual, "/", path, ret_dir, size) && is_fs_of(s, ret_dir, magic)) {
         return str_join(ret_mount, size, usual, "", "");
     }
 
     /* Mounted elsewhere, or a container sees only its own part at the usual place. */
     const char *mountinfo = search_mountinfo(s);
     return mountinfo && host_text_cgroup_mount(mountinfo, controller, ret_mount, root, size) &&
-           host_text_cgroup_join(ret_mount, root, path, ret_dir, size) && is_fs(ret_dir, magic);
+           host_text_cgroup_join(ret_mount, root, path, ret_dir, size) &&
+           is_fs_of(s, ret_dir, magic);
 }
 
 static void find_v1(struct search *s, const char *controller, char *ret_dir, size_t size)
@@ -79,7 +92,9 @@ static void find_v1(struct search *s, const char *controller, char *ret_dir, siz
         host_text_cgroup_join(usual, "/", mount, dir, sizeof(dir)) && !host_is_writable(dir) &&
         errno == EACCES)
         return;
-    if (own_dir(s, controller, usual, mount, dir, sizeof(dir)) && host_is_writable(dir))
+    /* whom nothing else keeps out need not ask twice */
+    if (own_dir(s, controller, usual, mount, dir, sizeof(dir)) &&
+        (s->may_all ? !s->read_only : host_is_writable(dir)))
         str_join(ret_dir, size, dir, "", "");
 }
 
@@ -180,9 +195,29 @@ static void take_own_group(struct host_cgroups *found)
     found->v2_cpu = host_text_has_word(have, "cpu");
 }
 
-void host_cgroups_find(struct host_cgroups *ret_cgroups)
+static bool holds_all(const struct host_cgroups *found)
+{
+    return found->memory[0] && found->pids[0] && found->cpu[0] && found->cpuacct[0];
+}
+
+void host_cgroups_ask_v2(struct host_cgroups *cgroups)
 {
     struct search s = {0};
+    if (cgroups->v2_unasked && host_read("/proc/self/cgroup", s.own, sizeof(s.own)) >= 0)
+        find_v2(&s, CGROUP_DIR "/unified", cgroups);
+    cgroups->v2_unasked = false;
+    free(s.mountinfo);
+}
+
+void host_cgroups_find(struct host_cgroups *ret_cgroups)
+{
+    host_cgroups_find_quick(false, ret_cgroups);
+    host_cgroups_ask_v2(ret_cgroups);
+}
+
+void host_cgroups_find_quick(bool may_all, struct host_cgroups *ret_cgroups)
+{
+    struct search s = {.may_all = may_all};
     struct host_cgroups found = {0};
     struct statfs st;
 
@@ -197,7 +232,9 @@ void host_cgroups_find(struct host_cgroups *ret_cgroups)
             else
                 find_v1(&s, "cpuacct", found.cpuacct, sizeof(found.cpuacct));
         }
-        find_v2(&s, unified ? CGROUP_DIR : CGROUP_DIR "/unified", &found);
+        found.v2_unasked = !unified && holds_all(&found);
+        if (!found.v2_unasked)
+            find_v2(&s, unified ? CGROUP_DIR : CGROUP_DIR "/unified", &found);
         found.may_ask_scope = unified && geteuid() != 0;
     }
     free(s.mountinfo);

@@ -178,6 +178,7 @@ int host_doctor(struct host_report *ret_report, struct cordon_err *err)
 
     if (host_probe_quick(&report.host, err) < 0)
         return -1;
+    host_cgroups_ask_v2(&report.host.cgroups); /* for the other tier */
     host_facts_read(&report.host, &facts);
 
     /* One page for each row: a stuck attempt that wakes up late must not write into another's. */

@@ -26,13 +26,16 @@
  */
 #define MIN_IDS_FOR_ROOT 65536
 
-static bool has_caps(void)
+static bool has_caps(bool *ret_any_file)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[2] = {0};
     const unsigned want = 1U << CAP_SYS_ADMIN | 1U << CAP_SETUID | 1U << CAP_SETGID;
 
-    return syscall(SYS_capget, &head, data) == 0 && (data[0].effective & want) == want;
+    if (syscall(SYS_capget, &head, data) < 0)
+        return false;
+    *ret_any_file = data[0].effective & 1U << CAP_DAC_OVERRIDE;
+    return (data[0].effective & want) == want;
 }
 
 static bool may_map_ids(bool *ret_init_user_ns)
@@ -82,7 +85,8 @@ int host_probe_quick(struct host *ret_host, struct cordon_err *err)
     if (h.kernel_major < 5 || (h.kernel_major == 5 && h.kernel_minor < 13))
         return err_set(err, CORDON_ERR_HOST, "host", 0, "Linux %s: Cordon needs 5.13 or newer",
                        uts.release);
-    h.is_root = h.uid == 0 && has_caps() && may_map_ids(&h.init_user_ns);
+    bool any_file = false;
+    h.is_root = h.uid == 0 && has_caps(&any_file) && may_map_ids(&h.init_user_ns);
     h.landlock_abi = host_landlock_abi();
     /* Cheaper than /proc/self/ns/time: each first look below /proc/self costs microseconds. */
     h.time_ns = access("/proc/self/timens_offsets", F_OK) == 0;
@@ -96,7 +100,7 @@ int host_probe_quick(struct host *ret_host, struct cordon_err *err)
     if (sysinfo(&info) == 0)
         h.memory_bytes = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
     probe_layout(&h);
-    host_cgroups_find(&h.cgroups);
+    host_cgroups_find_quick(any_file && h.init_user_ns, &h.cgroups);
 
     *ret_host = h;
     return 0;

@@ -28,9 +28,10 @@ struct host_cgroups {
     char cpu[HOST_PATH_MAX];
     char cpuacct[HOST_PATH_MAX];
     bool v2_memory, v2_pids, v2_cpu; /* controllers that v2 hands down to children of .v2 */
-    bool v2_own; /* .v2 was given to us by name: the v2_* controllers are available there, and
-                  * writing them to its cgroup.subtree_control (if not yet in it) is ours to do.
-                  * Else never. */
+    bool v2_own;     /* .v2 was given to us by name: the v2_* controllers are available there, and
+                      * writing them to its cgroup.subtree_control (if not yet in it) is ours to do.
+                      * Else never. */
+    bool v2_unasked; /* .v2 was not looked for: v1 holds everything, and tier full needs no more */
     bool may_ask_scope; /* no controller here, but the user's systemd might give a group */
 };
 
@@ -63,8 +64,12 @@ int host_landlock_abi(void);
 void host_user_ns_refused(struct host *host, const char *step, int sys_errno, char *ret_fix,
                           size_t fix_size);
 
-/* The part of the above that looks for cgroups. Reads only, makes nothing. */
+/* The part of the above that looks for cgroups. Reads only, makes nothing. quick: .v2_unasked where
+ * it can be; may_all: the caller has every right over files of the first user namespace. */
 void host_cgroups_find(struct host_cgroups *ret_cgroups);
+void host_cgroups_find_quick(bool may_all, struct host_cgroups *ret_cgroups);
+/* Looks for it now. */
+void host_cgroups_ask_v2(struct host_cgroups *cgroups);
 
 /* Where .may_ask_scope: asks the user's systemd for a scope, moves this process into it and looks
  * again. Takes tens of milliseconds, at most a second; a refusal leaves everything as it was. */

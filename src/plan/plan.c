@@ -330,6 +330,8 @@ static int plan_preload(struct plan *p, const struct policy *policy)
 static void plan_groups(struct plan *p, const struct host_cgroups *host)
 {
     p->cgroups = *host;
+    if (p->tier != TIER_FULL)
+        host_cgroups_ask_v2(&p->cgroups);
     bool holds_all = host->memory[0] && host->pids[0] && host->cpu[0] && host->cpuacct[0];
     if (p->tier == TIER_FULL && host->kind == HOST_CGROUP_V1 && holds_all)
         p->cgroups.v2[0] = '\0';

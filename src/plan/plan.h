@@ -271,6 +271,10 @@ struct plan {
     bool scratch_exact;  /* disk_limit or max_files was asked for: a full scratch is that limit */
     int landlock_abi;
     bool scope_signals; /* Landlock ABI 6 */
+    /* Landlock does not look at plain files that are read, made or removed: nothing of the caller's
+     * is in reach, and what is there is the system's, mounted read-only and nobody's here, or the
+     * guest's own. Each look costs a fiftieth of what is done with a small file. */
+    bool fence_light;
 
     uint64_t setup_ns; /* longest the wall may take to stand, 0: the usual */
     struct plan_limits limits;
@@ -315,6 +319,8 @@ void plan_free(struct plan *plan);
 bool plan_is_parkable(const struct plan *plan);
 #define PLAN_PARKED_GRANTS 16
 bool plan_is_grant(const struct plan_op *op);
+/* For people: which rights Landlock handles. */
+const char *plan_fence_rights(const struct plan *plan);
 size_t plan_count_grants(const struct plan *plan);
 /* Can its program be forked from a Python interpreter that is there already? `python3 SCRIPT ...`
  * with nothing in the environment that an interpreter looks at when it starts. */

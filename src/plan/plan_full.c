@@ -414,6 +414,7 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
     size_t own = p->n_ops;
     if (plan_full_grants(p, req, err) < 0 || plan_temp_check(p, policy, own, err) < 0)
         return -1;
+    p->fence_light = p->n_ops == own && !p->rootfs && p->backend == BACKEND_NATIVE;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
     p->hands_back_cwd = policy_value(policy, FIELD_OUTPUT)->n_items > 0;

@@ -138,6 +138,7 @@ void plan_key(const struct plan *p, struct buf *out)
                      (uint64_t)p->writes_host << 2 | (uint64_t)p->hands_back_cwd << 1 |
                      p->scope_signals);
     key_num(out, (uint64_t)p->landlock_abi << 32 | p->cores);
+    key_num(out, p->fence_light);
     key_groups(p, out);
 }
 

@@ -294,6 +294,11 @@ static void text_filter(const struct plan *p, struct buf *out)
     }
 }
 
+const char *plan_fence_rights(const struct plan *p)
+{
+    return p->fence_light ? "all but to read, make and remove plain files" : "all";
+}
+
 static void text_landlock(const struct plan *p, struct buf *out)
 {
     buf_str(out, "\nLandlock\n");
@@ -303,6 +308,7 @@ static void text_landlock(const struct plan *p, struct buf *out)
     }
     buf_printf(out, "  abi = %d%s\n", p->landlock_abi,
                p->scope_signals ? ", signals and abstract sockets stay inside" : "");
+    buf_printf(out, "  rights = %s\n", plan_fence_rights(p));
     for (size_t i = 0; i < p->n_fences; i++) {
         buf_printf(out, "  %s ", p->fences[i].write ? "rw" : "ro");
         text_word(out, p->fences[i].path);

@@ -80,6 +80,7 @@ static void json_landlock(const struct plan *p, struct jsonw *j)
     jsonw_open(j, "landlock", '{');
     jsonw_int(j, "abi", p->landlock_abi);
     jsonw_bool(j, "scoped", p->landlock_abi && p->scope_signals);
+    jsonw_str(j, "rights", p->landlock_abi ? plan_fence_rights(p) : NULL);
     jsonw_open(j, "rules", '[');
     for (size_t i = 0; p->landlock_abi && i < p->n_fences; i++) {
         jsonw_open(j, NULL, '{');

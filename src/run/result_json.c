@@ -209,6 +209,8 @@ void result_json_enforcement(struct jsonw *j, const struct result *r)
         snprintf(landlock, sizeof(landlock), "on (abi %d)", p->landlock_abi);
         jsonw_str(j, "seccomp", "on");
         jsonw_str(j, "landlock", p->landlock_abi ? landlock : "off");
+        if (p->landlock_abi)
+            jsonw_str(j, "landlock_rights", plan_fence_rights(p));
         jsonw_str(j, "cgroup", o && o->cgroup[0] ? o->cgroup : "none");
         if (p->apparmor)
             jsonw_str(j, "apparmor", p->apparmor);

@@ -124,6 +124,8 @@ int run_start(struct run_job *job, struct cordon_err *err)
     }
     job->preparing = r > 0;
     job->running = r == 0;
+    if (r == 0)
+        supervise_catch_up(&job->supervised);
     return 0;
 }
 

@@ -281,9 +281,12 @@ int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_f
     s->cap = cap;
     s->kept = BUF_INIT(cap < SIZE_MAX - 1 ? (size_t)cap : SIZE_MAX - 1);
     s->pending = stream_chunk_new();
-    if (!s->pending || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
-        return -1;
-    return loop_set(loop, &s->source, EPOLLIN);
+    return !s->pending || fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ? -1 : 0;
+}
+
+int stream_out_watch(struct stream_out *s)
+{
+    return loop_set(s->loop, &s->source, EPOLLIN);
 }
 
 /* The guest is gone and only a slow reader is waited for: the loop does not run, so a signal that
@@ -416,8 +419,7 @@ static void in_target_ready(struct loop_watch *w, uint32_t events)
         in_step(s, false);
 }
 
-/* The null device, in which there is nothing to wait for. */
-static bool in_is_null(int fd)
+bool stream_is_null(int fd)
 {
     struct stat st;
     return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
@@ -428,7 +430,7 @@ int stream_in_start(struct stream_in *s, struct loop *loop, int *target_fd, int 
 {
     *s = (struct stream_in){
         .loop = loop, .owner_fd = target_fd, .memory = memory, .memory_len = memory_len};
-    if (source_fd >= 0 && in_is_null(source_fd))
+    if (source_fd >= 0 && stream_is_null(source_fd))
         source_fd = -1;
     s->own_source = source_fd >= 0 ? stream_own(source_fd, O_RDONLY) : -1;
     if (s->own_source >= 0)

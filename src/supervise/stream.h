@@ -40,12 +40,16 @@ struct stream_out {
 /* Takes over fd (non-blocking from here on). sink_fd stays the caller's. */
 int stream_out_start(struct stream_out *s, struct loop *loop, int fd, int sink_fd, bool keep,
                      uint64_t cap);
+/* From here on the loop reads it. */
+int stream_out_watch(struct stream_out *s);
 /* Reads what is left after the guest is gone; nobody writes any more. */
 void stream_out_drain(struct stream_out *s);
 /* Waits for a slow sink until everything pending is written. */
 void stream_out_flush(struct stream_out *s);
 void stream_out_done(struct stream_out *s);
 
+/* The null device, in which there is nothing to wait for. */
+bool stream_is_null(int fd);
 /* The caller's stream opened anew, for ourselves and without blocking: poll does not promise that a
  * write of ours fits (a terminal takes part of it and waits, another writer may be faster), and a
  * supervisor that waits there keeps no time limit. -1: it cannot be (a socket, somebody else's). */

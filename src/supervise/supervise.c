@@ -113,6 +113,7 @@ static void supervise_on_broken(struct stream_out *o)
     util_close(&s->guest.stdio[o == &s->out[0] ? 1 : 2]);
 }
 
+/* A guest that has ended is not watched: what it wrote lies in its pipes (supervise_last). */
 static int supervise_streams(struct supervised *s)
 {
     for (int i = 0; i < 2; i++) {
@@ -125,9 +126,12 @@ static int supervise_streams(struct supervised *s)
         s->out[i].owner = s;
         s->out[i].keep_escapes = s->options.keep_escapes;
         if (stream_out_start(&s->out[i], s->loop, s->guest.stdio[i + 1], s->options.sinks[i],
-                             s->options.keep_output, s->plan->limits.max_output) < 0)
+                             s->options.keep_output, s->plan->limits.max_output) < 0 ||
+            (!s->guest.has_ended && stream_out_watch(&s->out[i]) < 0))
             return -1;
     }
+    if (s->guest.has_ended)
+        util_close(&s->guest.stdio[0]);
     if (s->guest.stdio[0] < 0)
         return 0;
     return stream_in_start(&s->in, s->loop, &s->guest.stdio[0], s->options.stdin_fd,
@@ -136,6 +140,10 @@ static int supervise_streams(struct supervised *s)
 
 static int supervise_watches(struct supervised *s, struct cordon_err *err)
 {
+    if (s->guest.has_ended && supervise_streams(s) < 0)
+        return err_set(err, CORDON_ERR_INTERNAL, "supervise", errno, "streams");
+    if (s->guest.has_ended)
+        return supervise_watch_start(s, err);
     s->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     s->gone = (struct loop_watch){.fd = s->guest.event_fd, .fn = supervise_on_gone, .data = s};
     s->timer = (struct loop_watch){.fd = s->timer_fd, .fn = supervise_on_timer, .data = s};
@@ -152,6 +160,12 @@ static int supervise_watches(struct supervised *s, struct cordon_err *err)
     return 0;
 }
 
+void supervise_catch_up(struct supervised *s)
+{
+    if (s->guest.has_ended && !s->finished)
+        supervise_last(s);
+}
+
 int supervise_start(struct supervised *s, struct loop *loop, const struct backend *backend,
                     const struct plan *plan, const struct supervise_options *options,
                     bool *ret_host_refused, struct cordon_err *err)
@@ -163,6 +177,8 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
     s->timer_fd = -1;
     s->begin_ns = clock_ns();
     s->guest.is_last = options->is_last; /* of use to a start, too */
+    s->guest.wants_nothing = options->is_brief && options->stdin_len == 0 &&
+                             (options->stdin_fd < 0 || stream_is_null(options->stdin_fd));
     *ret_host_refused = false;
     int r = supervise_watch_prepare(s, err);
     /* a prepared guest that cannot be used is no failure: nothing of the run has happened */

@@ -35,6 +35,7 @@ struct supervise_options {
     bool keep_output;  /* keep it for the result */
     bool keep_escapes; /* terminal control passes to a sink that is a terminal */
     bool is_last;      /* see struct guest */
+    bool is_brief;     /* the guest may have ended when its start returns: supervise_catch_up() */
     int stdin_fd;      /* source of the guest's stdin, -1: none or stdin_data */
     const char *stdin_data;
     size_t stdin_len;
@@ -92,6 +93,8 @@ struct supervised {
 int supervise_start(struct supervised *s, struct loop *loop, const struct backend *backend,
                     const struct plan *plan, const struct supervise_options *options,
                     bool *ret_host_refused, struct cordon_err *err);
+/* After a start with options.is_brief, when whatever on_done needs is in its place. */
+void supervise_catch_up(struct supervised *s);
 /* Ends the guest for a reason of ours; the first reason stays. */
 void supervise_end(struct supervised *s, enum supervise_cause cause);
 /* Ends a guest without the loop: nothing of it is left when this returns. Before supervise_free. */

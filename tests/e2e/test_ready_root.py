@@ -21,7 +21,7 @@ def look(path):
     for name in sorted(os.listdir(path)):
         at = os.path.join(path, name)
         st = os.lstat(at)
-        row = [at, stat.S_IFMT(st.st_mode), stat.S_IMODE(st.st_mode) if at not in MOUNTS else None]
+        row = [at, stat.S_IFMT(st.st_mode), stat.S_IMODE(st.st_mode) if at not in MOUNTS else None, st.st_rdev]
         if stat.S_ISLNK(st.st_mode):
             row.append(os.readlink(at))
         elif stat.S_ISREG(st.st_mode) and not at.startswith(("/etc/ld.so", "/etc/ssl")):
@@ -29,7 +29,8 @@ def look(path):
         print(row)
         if stat.S_ISDIR(st.st_mode) and at not in MOUNTS:
             look(at)
-MOUNTS = {line.split()[4] for line in open("/proc/self/mountinfo")} - {"/"}
+DEVICES = {"/dev/" + name for name in ("null", "zero", "full", "random", "urandom", "tty")}
+MOUNTS = ({line.split()[4] for line in open("/proc/self/mountinfo")} | DEVICES) - {"/", "/dev"}
 look("/")
 """
 
@@ -112,6 +113,46 @@ for path in ("/tmp/own", "/", "/etc", "/etc/passwd", "/etc/hosts", "/etc/localti
     # the twin: what is the guest's own it may open, and then remove
     assert (r.code, r.out) == (0, "DONE /tmp/own 0\nDONE /tmp/own 1\n"), r
     assert state(top) == before and is_ready()
+
+
+DEVICES = r"""
+import os, stat
+for name in ("null", "zero", "full", "random", "urandom", "tty"):
+    st = os.stat("/dev/" + name)
+    print(name, stat.S_ISCHR(st.st_mode), os.major(st.st_rdev), os.minor(st.st_rdev), oct(stat.S_IMODE(st.st_mode)))
+for act in (lambda: os.unlink("/dev/null"), lambda: os.chmod("/dev/null", 0o600), lambda: open("/dev/new", "w"),
+            lambda: os.mknod("/tmp/node", 0o666 | stat.S_IFCHR, os.makedev(1, 3)), lambda: os.link("/dev/zero", "/tmp/zero"),
+            lambda: os.rename("/dev/zero", "/dev/null")):
+    try:
+        act()
+        print("DONE")
+    except OSError:
+        pass
+with open("/dev/null", "w") as null, open("/dev/zero", "rb") as zero:
+    print(null.write("x"), zero.read(2), len(open("/dev/urandom", "rb").read(3)))
+rows = [line.split() for line in open("/proc/self/mountinfo")]
+print(sorted({row[4] for row in rows if "nodev" not in row[5].split(",")}), all("nosuid" in row[5] for row in rows))
+"""
+
+
+def test_its_devices_work_and_nothing_else_does(fresh):
+    """Where they are mounted one by one, and where they lie in it: the same nodes, which nobody inside can change."""
+    want = "null True 1 3 0o666\nzero True 1 5 0o666\nfull True 1 7 0o666\nrandom True 1 8 0o666\nurandom True 1 9 0o666\n" \
+           "tty True 5 0 0o666\n1 b'\\x00\\x00' 3\n"
+    first = run("--", "/usr/bin/python3", "-c", DEVICES)
+    assert first.code == 0 and first.out.startswith(want), first
+    top = made()
+    second = run("--", "/usr/bin/python3", "-c", DEVICES)
+    assert second.code == 0 and second.out == want + "['/dev', '/dev/pts'] True\n", second
+    assert (top / "dev" / "null").is_char_device()
+
+
+def test_where_devices_do_not_work_they_are_mounted(fresh):
+    from cordon_run import CORDON
+    made()
+    script = f"mount --bind {ROOTS} {ROOTS} && mount -o remount,bind,nodev {ROOTS} && {CORDON} run -- /bin/sh -c 'cat /proc/self/mountinfo; echo x >/dev/null'"
+    done = subprocess.run(["unshare", "-m", "/bin/sh", "-c", script], cwd="/", capture_output=True, text=True)
+    assert done.returncode == 0 and " /dev/null " in done.stdout and "/roots/" in done.stdout, done
 
 
 @pytest.mark.parametrize("spoil", ["mode", "owner", "link", "parent", "file"])

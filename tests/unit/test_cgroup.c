@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -116,20 +117,29 @@ static void stat_lines(void **state)
 
 static bool is_same(const struct cgroup_owner *a, const struct cgroup_owner *b)
 {
-    return a->pid == b->pid && a->start == b->start && a->pid_ns == b->pid_ns && a->n == b->n;
+    return a->pid == b->pid && a->mark == b->mark && a->is_begin == b->is_begin &&
+           a->pid_ns == b->pid_ns && a->n == b->n;
 }
 
 static void names(void **state)
 {
     (void)state;
-    struct cgroup_owner owner = {.pid = 123, .start = 456789, .pid_ns = 4026531836, .n = 0}, back;
+    struct cgroup_owner owner = {
+        .pid = 123, .mark = 456789, .is_begin = true, .pid_ns = 4026531836};
+    struct cgroup_owner back;
     char name[CGROUP_NAME_MAX];
     cgroup_name_format(&owner, name);
     assert_string_equal(name, "cordon-123-456789-4026531836-0");
     assert_int_equal(cgroup_name_parse(name, &back), 0);
     assert_true(is_same(&owner, &back));
 
-    owner = (struct cgroup_owner){INT32_MAX, UINT64_MAX, UINT64_MAX, UINT32_MAX};
+    owner.is_begin = false;
+    cgroup_name_format(&owner, name);
+    assert_string_equal(name, "cordon-123-p456789-4026531836-0");
+    assert_int_equal(cgroup_name_parse(name, &back), 0);
+    assert_true(is_same(&owner, &back));
+
+    owner = (struct cgroup_owner){INT32_MAX, UINT64_MAX, false, UINT64_MAX, UINT32_MAX};
     cgroup_name_format(&owner, name);
     assert_int_equal(cgroup_name_parse(name, &back), 0);
     assert_true(is_same(&owner, &back));
@@ -144,6 +154,10 @@ static void names(void **state)
                                             "cordon-1-2-3-4 ",
                                             "cordon-1-2-3-4-5",
                                             "cordon--1-2-3-4",
+                                            "cordon-p1-2-3-4",
+                                            "cordon-1-pp2-3-4",
+                                            "cordon-1-p-3-4",
+                                            "cordon-1-2-p3-4",
                                             "cordon-01-2-3-4",
                                             "cordon-1-2-3-4x",
                                             "cordon-2147483648-2-3-4",
@@ -153,6 +167,82 @@ static void names(void **state)
                                             "cordon-1-2-3-4294967296"};
     for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
         assert_int_equal(cgroup_name_parse(strangers[i], &back), -EINVAL);
+}
+
+static bool is_left(struct cgroup_owner owner, bool *ret_may_kill)
+{
+    struct cgroup_owner self;
+    assert_int_equal(cgroup_owner_self(&self), 0);
+    return cgroup_is_stale(&owner, &self, AT_FDCWD, "/", ret_may_kill);
+}
+
+static uint64_t begin_of(pid_t pid)
+{
+    char path[32], text[1024], state;
+    uint64_t begin = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    assert_true(cgroup_file_read(AT_FDCWD, path, text, sizeof(text)) > 0);
+    assert_int_equal(cgroup_parse_stat(text, &state, &begin), 0);
+    return begin;
+}
+
+/* The owner that lives keeps its groups; one that ended, also while nobody has waited for it, or
+ * whose number somebody else has by now, does not. Both kinds of marks: an earlier Cordon wrote the
+ * other.
+ */
+static void owners(void **state)
+{
+    (void)state;
+    struct cgroup_owner self, other;
+    bool may_kill = false;
+    assert_int_equal(cgroup_owner_self(&self), 0);
+    assert_false(is_left(self, &may_kill));
+    other = self;
+    other.mark++;
+    assert_true(is_left(other, &may_kill));
+    assert_true(may_kill);
+    struct cgroup_owner by_begin = self;
+    by_begin.is_begin = true;
+    by_begin.mark = begin_of(getpid());
+    assert_false(is_left(by_begin, &may_kill));
+    by_begin.mark++;
+    assert_true(is_left(by_begin, &may_kill));
+
+    pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    struct cgroup_owner child = {.pid = pid, .is_begin = true, .pid_ns = self.pid_ns};
+    child.mark = begin_of(pid);
+    assert_false(is_left(child, &may_kill));
+    struct cgroup_owner numbered = child;
+    struct stat st;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    numbered.is_begin = false;
+    numbered.mark = st.st_ino;
+    if (!self.is_begin) { /* a kernel that numbers its processes */
+        assert_false(is_left(numbered, &may_kill));
+        numbered.mark++;
+        assert_true(is_left(numbered, &may_kill));
+        numbered.mark--;
+    }
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&ended, 1, 10000), 1);
+    assert_true(is_left(child, &may_kill));
+    if (!self.is_begin)
+        assert_true(is_left(numbered, &may_kill));
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(is_left(child, &may_kill));
+    assert_true(is_left(numbered, &may_kill) || self.is_begin);
+    close(fd);
+    /* of another pid namespace nothing is known */
+    other = self;
+    other.pid_ns++;
+    is_left(other, &may_kill);
+    assert_false(may_kill);
 }
 
 static void offers(void **state)
@@ -807,6 +897,7 @@ int main(void)
         cmocka_unit_test(little_is_left_for_the_next),
         cmocka_unit_test(stat_lines),
         cmocka_unit_test(names),
+        cmocka_unit_test(owners),
         cmocka_unit_test(offers),
         cmocka_unit_test(memory_is_held),
         cmocka_unit_test(small_memory_still_runs),

@@ -543,7 +543,8 @@ static void whole_object(void **state)
     has(json, "\"limit\":{\"name\":\"time_limit\",\"value\":\"1s\"}");
     has(json, "\"error\":\"Execution exceeded time limit (1s)\",\"denials\":[],\"enforcement\":{"
               "\"backend\":\"native\",\"tier\":\"full\",\"layers\":{\"user_ns\":\"on\"");
-    has(json, "\"landlock\":\"on (abi 7)\",\"cgroup\":\"v2 memory,pids,cpu\"");
+    has(json, "\"landlock\":\"on (abi 7)\",\"landlock_rights\":\"all\",\"cgroup\":\"v2 "
+              "memory,pids,cpu\"");
     has(json, "\"changed_files\":[],\"diff\":null}");
     assert_null(strchr(json, '\n'));
 }

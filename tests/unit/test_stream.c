@@ -72,6 +72,7 @@ static void output_is_capped_and_counted(void **state)
     struct stream_out s = {.on_truncated = count_truncation};
     truncations = 0;
     assert_int_equal(stream_out_start(&s, &loop, guest[0], sink[1], true, 10), 0);
+    assert_int_equal(stream_out_watch(&s), 0);
     put(guest[1], "12345678");
     spin(3);
     assert_false(s.truncated);
@@ -139,6 +140,7 @@ static void slow_reader_holds_the_guest_back(void **state)
     fcntl(guest[1], F_SETFL, O_NONBLOCK);
     struct stream_out s = {0};
     assert_int_equal(stream_out_start(&s, &loop, guest[0], sink[1], false, UINT64_MAX), 0);
+    assert_int_equal(stream_out_watch(&s), 0);
     static char block[65536];
     memset(block, 'x', sizeof(block));
     uint64_t written = 0;
@@ -175,6 +177,7 @@ static void broken_reader_does_not_stop_the_guest(void **state)
     make_pipe(sink);
     struct stream_out s = {0};
     assert_int_equal(stream_out_start(&s, &loop, guest[0], sink[1], true, 1000), 0);
+    assert_int_equal(stream_out_watch(&s), 0);
     close(sink[0]);
     for (int i = 0; i < 5; i++) {
         put(guest[1], "line\n");
@@ -197,6 +200,7 @@ static void file_as_reader(void **state)
     make_pipe(guest);
     struct stream_out s = {0};
     assert_int_equal(stream_out_start(&s, &loop, guest[0], file, false, 1000), 0);
+    assert_int_equal(stream_out_watch(&s), 0);
     put(guest[1], "into a file");
     spin(3);
     char got[64] = {0};
@@ -217,6 +221,7 @@ static void drained_after_the_end(void **state)
     make_pipe(guest);
     struct stream_out s = {0};
     assert_int_equal(stream_out_start(&s, &loop, guest[0], -1, true, 1 << 20), 0);
+    assert_int_equal(stream_out_watch(&s), 0);
     static char block[60000];
     memset(block, 'y', sizeof(block));
     assert_int_equal(write(guest[1], block, sizeof(block)), (ssize_t)sizeof(block));
@@ -293,6 +298,7 @@ static void terminal_gets_no_escape_sequences(void **state)
         make_pipe(guest);
         struct stream_out s = {0};
         assert_int_equal(stream_out_start(&s, &loop, guest[0], terminal, true, 1000), 0);
+        assert_int_equal(stream_out_watch(&s), 0);
         /* byte by byte: a sequence may be cut anywhere */
         for (const char *p = rows[i].guest; *p; p++) {
             assert_int_equal(write(guest[1], p, 1), 1);

@@ -88,12 +88,12 @@ static bool find_alias(const struct cgroup *cg, enum cgroup_slot slot, const cha
     return false;
 }
 
-/* Only what a process enters it by is open then: see open_dirs(). 0, -EEXIST when the name is taken
+/* 0, -EEXIST when the name is taken
  * (nothing of this slot is ours then), or another -errno. */
 static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot)
 {
     struct cgroup_dir *dir = &cg->dir[slot];
-    char path[CGROUP_PATH_MAX], enter[CGROUP_PATH_MAX + 16];
+    char path[CGROUP_PATH_MAX];
     if (!str_join(path, sizeof(path), parent, "/", cg->name))
         return -ENAMETOOLONG;
     bool existed = mkdir(path, 0755) < 0;
@@ -103,9 +103,12 @@ static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot
     if (existed && !dir->alias)
         return -EEXIST;
     /* A thread may write 0 to v1's tasks file to move itself alone, which needs no grace period. */
-    str_join(enter, sizeof(enter), path, "/", slot == SLOT_V2 ? "cgroup.procs" : "tasks");
-    if (!dir->alias && (dir->enter_fd = sys_open(enter, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0) {
+    const char *enter = slot == SLOT_V2 ? "cgroup.procs" : "tasks";
+    if (!dir->alias &&
+        ((dir->fd = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0 ||
+         (dir->enter_fd = openat(dir->fd, enter, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)) {
         int e = errno;
+        util_close(&dir->fd);
         rmdir(path);
         return -e;
     }
@@ -113,7 +116,7 @@ static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot
     return 0;
 }
 
-/* Those that were made. */
+/* Those that are open already by another name, as well. */
 static int open_dirs(struct cgroup *cg, struct cordon_err *err)
 {
     for (int slot = 0; slot < SLOT_COUNT; slot++) {

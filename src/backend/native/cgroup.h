@@ -2,9 +2,9 @@
  * for cgroup.kill where there is a v2 tree). Runs in the supervisor; cgroup_enter() alone runs in
  * the process that becomes the guest's program.
  *
- * Groups are named cordon-<supervisor pid>-<start time of that pid>-<pid namespace>-<n>, so that
- * what a killed Cordon left behind can be told from the living (also from those of another
- * container that shares the tree) and be removed by cgroup_gc().
+ * Groups are named cordon-<supervisor pid>-<what tells it from others of that pid>-<pid
+ * namespace>-<n>, so that what a killed Cordon left behind can be told from the living (also from
+ * those of another container that shares the tree) and be removed by cgroup_gc().
  *
  * The v2 group is made first and pid 1 is cloned into it. The v1 groups are made while pid 1 builds
  * the guest's root, and are entered by the process that becomes the guest's program, last thing

@@ -6,17 +6,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/nsnum.h"
+#include "base/sys.h"
 #include "base/util.h"
 
 #define NAME_PREFIX "cordon-"
+#define NAME_NUMBER 'p' /* before a mark that is a process's number */
+#define PIDFS_MAGIC 0x50494446
 #define KILL_WAIT_NS 100000000u
 #define REMOVE_WAIT_NS 100000000u
 /* An empty group of another pid namespace: whether its owner lives cannot be seen from here, but no
@@ -40,16 +45,37 @@ static int read_stat(pid_t pid, char *ret_state, uint64_t *ret_start)
     return cgroup_parse_stat(text, ret_state, ret_start);
 }
 
+/* 0, -errno, or -EOPNOTSUPP on kernels whose processes have no number (a descriptor of theirs is
+ * like any other then). */
+static int process_number(int pidfd, uint64_t *ret_number)
+{
+    struct statfs fs;
+    struct stat st;
+    if (fstatfs(pidfd, &fs) < 0 || fstat(pidfd, &st) < 0)
+        return -errno;
+    if (fs.f_type != PIDFS_MAGIC)
+        return -EOPNOTSUPP;
+    *ret_number = st.st_ino;
+    return 0;
+}
+
+static int owner_mark(struct cgroup_owner *owner)
+{
+    char state;
+    _cleanup_close_ int fd = sys_pidfd_open(owner->pid);
+    owner->is_begin = fd < 0 || process_number(fd, &owner->mark) < 0;
+    return owner->is_begin ? read_stat(owner->pid, &state, &owner->mark) : 0;
+}
+
 int cgroup_owner_self(struct cgroup_owner *ret_owner)
 {
     static struct cgroup_owner known; /* asked for three times in every start */
     struct cgroup_owner owner = {.pid = getpid()};
-    char state;
     if (known.pid == owner.pid) {
         *ret_owner = known;
         return 0;
     }
-    int r = read_stat(owner.pid, &state, &owner.start);
+    int r = owner_mark(&owner);
     if (r < 0)
         return r;
     owner.pid_ns = namespace_number("/proc/self/ns/pid");
@@ -61,8 +87,10 @@ int cgroup_owner_self(struct cgroup_owner *ret_owner)
 
 void cgroup_name_format(const struct cgroup_owner *owner, char name[static CGROUP_NAME_MAX])
 {
-    snprintf(name, CGROUP_NAME_MAX, NAME_PREFIX "%d-%llu-%llu-%u", (int)owner->pid,
-             (unsigned long long)owner->start, (unsigned long long)owner->pid_ns, owner->n);
+    static const char number[] = {NAME_NUMBER, '\0'};
+    snprintf(name, CGROUP_NAME_MAX, NAME_PREFIX "%d-%s%llu-%llu-%u", (int)owner->pid,
+             owner->is_begin ? "" : number, (unsigned long long)owner->mark,
+             (unsigned long long)owner->pid_ns, owner->n);
 }
 
 /* One number of a name; strict, since what parses may be killed and removed. */
@@ -86,16 +114,22 @@ static bool take_number(const char **p, char end, uint64_t max, uint64_t *ret_va
 
 int cgroup_name_parse(const char *name, struct cgroup_owner *ret_owner)
 {
-    uint64_t pid, start, pid_ns, n;
+    uint64_t pid, mark, pid_ns, n;
     if (!str_starts(name, NAME_PREFIX))
         return -EINVAL;
     name += sizeof(NAME_PREFIX) - 1;
-    if (!take_number(&name, '-', INT32_MAX, &pid) || pid == 0 ||
-        !take_number(&name, '-', UINT64_MAX, &start) ||
+    if (!take_number(&name, '-', INT32_MAX, &pid) || pid == 0)
+        return -EINVAL;
+    bool is_number = *name == NAME_NUMBER;
+    name += is_number;
+    if (!take_number(&name, '-', UINT64_MAX, &mark) ||
         !take_number(&name, '-', UINT64_MAX, &pid_ns) || !take_number(&name, '\0', UINT32_MAX, &n))
         return -EINVAL;
-    *ret_owner = (struct cgroup_owner){
-        .pid = (pid_t)pid, .start = start, .pid_ns = pid_ns, .n = (unsigned)n};
+    *ret_owner = (struct cgroup_owner){.pid = (pid_t)pid,
+                                       .mark = mark,
+                                       .is_begin = !is_number,
+                                       .pid_ns = pid_ns,
+                                       .n = (unsigned)n};
     return 0;
 }
 
@@ -198,6 +232,30 @@ void cgroup_kill_dir(int dir_fd, const char *name)
         cgroup_file_write(dir_fd, "cgroup.freeze", "0");
 }
 
+static bool has_begun_otherwise(const struct cgroup_owner *owner)
+{
+    char state;
+    uint64_t begin;
+    int r = read_stat(owner->pid, &state, &begin);
+    if (r == -ENOENT || r == -ESRCH)
+        return true;
+    if (r < 0)
+        return false; /* cannot tell: leave it */
+    return begin != owner->mark || state == 'Z' || state == 'X';
+}
+
+static bool has_other_number(const struct cgroup_owner *owner)
+{
+    uint64_t number;
+    _cleanup_close_ int fd = sys_pidfd_open(owner->pid);
+    if (fd < 0) /* nobody's, or by now a thread's */
+        return errno == ESRCH || errno == EINVAL || errno == ENOENT;
+    if (process_number(fd, &number) < 0)
+        return false; /* cannot tell: leave it */
+    struct pollfd ended = {.fd = fd, .events = POLLIN};
+    return number != owner->mark || poll(&ended, 1, 0) > 0;
+}
+
 bool cgroup_is_stale(const struct cgroup_owner *owner, const struct cgroup_owner *self, int list_fd,
                      const char *name, bool *ret_may_kill)
 {
@@ -208,16 +266,9 @@ bool cgroup_is_stale(const struct cgroup_owner *owner, const struct cgroup_owner
                time(NULL) - st.st_mtime > FOREIGN_AGE_S;
     }
     *ret_may_kill = true;
-    if (owner->pid == self->pid)
-        return owner->start != self->start;
-    char state;
-    uint64_t start;
-    int r = read_stat(owner->pid, &state, &start);
-    if (r == -ENOENT || r == -ESRCH)
-        return true;
-    if (r < 0)
-        return false; /* cannot tell: leave it */
-    return start != owner->start || state == 'Z' || state == 'X';
+    if (owner->pid == self->pid && owner->is_begin == self->is_begin)
+        return owner->mark != self->mark;
+    return owner->is_begin ? has_begun_otherwise(owner) : has_other_number(owner);
 }
 
 static bool remove_stale(const struct host_cgroups *where, const char *name, bool may_kill)

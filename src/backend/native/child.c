@@ -416,7 +416,14 @@ static void child_hide(struct native_child *c)
         native_child_fail(c, "dumpable", errno, "prctl");
 }
 
-/* Not by the clone, for which everybody waits: pid 1 has the time for it. */
+/* Not by the clone, for which everybody waits: pid 1 has the time for it. Until here it reads what
+ * the supervisor could read, and nothing is mounted. */
+static void child_make_mounts(struct native_child *c)
+{
+    if (unshare(CLONE_NEWNS) < 0)
+        native_child_fail(c, "mount namespace", errno, "unshare");
+}
+
 static void child_make_ipc(struct native_child *c)
 {
     if (unshare(CLONE_NEWIPC) < 0) /* EINVAL: a kernel without */
@@ -460,7 +467,9 @@ static _Noreturn void child_main_beside(struct native_child *c)
     static struct native_guest guest;
     guest = (struct native_guest){.child = c, .fence_fd = -1, .looks = true};
     child_touch_stack();
-    child_take_names(c);         /* first: its refusal is one of the tier (stage.c) */
+    child_take_names(c); /* first: its refusal is one of the tier (stage.c) */
+    if (c->makes_mounts)
+        child_make_mounts(c);    /* shared by both */
     native_drop_bounding_set(c); /* 41 calls, once for both processes */
     native_guest_begin(&guest);  /* soon: what it makes takes longest */
     child_make_ipc(c);

@@ -59,8 +59,15 @@ void native_drop_capabilities(struct native_child *c, unsigned keep)
         native_child_fail(c, "no_new_privs", (int)-r, "prctl");
 }
 
-/* All file rights of the kernel's ABI are handled, so what no rule allows is refused. */
-uint64_t native_fence_handled(int abi)
+/* Of plain files, which programs open, make and remove all the time. Not to write to them: a pipe
+ * of the host's is written to through a mount that is read-only. */
+#define FENCE_PLAIN                                                                                \
+    (SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_TRUNCATE | SYS_LANDLOCK_FS_MAKE_REG |             \
+     SYS_LANDLOCK_FS_REMOVE_FILE)
+
+/* All file rights of the kernel's ABI are handled, so what no rule allows is refused; light: but
+ * those of plain files (plan.h). */
+uint64_t native_fence_handled(int abi, bool light)
 {
     uint64_t fs = (SYS_LANDLOCK_FS_MAKE_SYM << 1) - 1;
     if (abi >= 2)
@@ -71,19 +78,19 @@ uint64_t native_fence_handled(int abi)
         fs |= SYS_LANDLOCK_FS_IOCTL_DEV;
     if (abi >= PLAN_ABI_SOCKETS)
         fs |= SYS_LANDLOCK_FS_RESOLVE_UNIX;
-    return fs;
+    return light ? fs & ~FENCE_PLAIN : fs;
 }
 
 /* What a rule gives. Sockets of the host are no part of a folder, writable or not; those the guest
  * makes need no rule: the kernel lets connections within the domain through. */
-uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, int abi)
+uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, uint64_t handled)
 {
     uint64_t allowed = f->write ? ~(uint64_t)SYS_LANDLOCK_FS_RESOLVE_UNIX : FENCE_READ;
     if (!is_dir)
         allowed &= FENCE_FILE;
     if (f->connects)
         allowed |= SYS_LANDLOCK_FS_RESOLVE_UNIX;
-    return allowed & native_fence_handled(abi);
+    return allowed & handled;
 }
 
 /* A place as the guest will see it, while its root is still to be entered. */
@@ -102,8 +109,8 @@ int native_fence_make(struct native_child *c, int root_fd)
     if (p->landlock_abi == 0)
         return -1;
 
-    struct sys_landlock_ruleset_attr attr = {.handled_access_fs =
-                                                 native_fence_handled(p->landlock_abi)};
+    struct sys_landlock_ruleset_attr attr = {
+        .handled_access_fs = native_fence_handled(p->landlock_abi, p->fence_light)};
     if (p->scope_signals)
         attr.scoped = SYS_LANDLOCK_SCOPE_SIGNAL | SYS_LANDLOCK_SCOPE_ABSTRACT_UNIX;
     if (p->tier == TIER_LANDLOCK && p->landlock_abi >= 4)
@@ -122,7 +129,7 @@ int native_fence_make(struct native_child *c, int root_fd)
         if (fd < 0 || fstat(fd, &st) < 0)
             native_child_fail(c, "landlock", errno, f->path);
         struct sys_landlock_path_beneath rule = {.parent_fd = fd};
-        rule.allowed_access = native_fence_allowed(f, S_ISDIR(st.st_mode), p->landlock_abi);
+        rule.allowed_access = native_fence_allowed(f, S_ISDIR(st.st_mode), attr.handled_access_fs);
         if (sys_landlock_add_rule(ruleset, SYS_LANDLOCK_RULE_PATH_BENEATH, &rule) < 0)
             native_child_fail(c, "landlock", errno, f->path);
         /* entries of /proc are forgotten, and their rules with them, when nothing refers to them */

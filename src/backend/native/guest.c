@@ -418,6 +418,7 @@ static void guest_see_host_gone(struct native_guest *g)
         guest_check(g->child, r, "pivot_root", "stat");
         if (above.st_dev == own.st_dev && above.st_ino == own.st_ino)
             return;
+        raw_call(SYS_sched_yield); /* pid 1 may have woken us on its own core */
     }
     guest_wait(&g->step, NATIVE_HOST_GONE);
 }

@@ -25,6 +25,7 @@
 #include "net/netclient.h"
 
 #define START_WAIT_MS 3
+#define START_BRIEF_NS 2000000   /* a guest that takes no longer needs nobody to look after it */
 #define START_WAIT_READY_MS 1000 /* it may have to start again, before anything else is done */
 
 /* Everything made on the way to a start; what was not handed over is undone in one place. */
@@ -315,9 +316,13 @@ static pid_t start_first(struct native_start *s, int *ret_pidfd, bool *ret_host_
     const struct plan *plan = s->child.plan;
     uint64_t flags = 0;
     if (plan->tier == TIER_FULL)
-        flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS;
+        flags = CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWUTS;
     if (plan->oci) /* our own pid 1 makes it beside other work */
         flags |= CLONE_NEWIPC;
+    s->child.makes_mounts = plan->tier == TIER_FULL && !plan->oci &&
+                            native_root_is_unfiltered(plan) && native_child_is_beside(plan);
+    if (plan->tier == TIER_FULL && !s->child.makes_mounts)
+        flags |= CLONE_NEWNS;
     s->child.has_netns = native_again_netns_begin(plan, &s->n->net_slot);
     pid_t pid = start_clone(s, flags, ret_pidfd);
     int e = errno;
@@ -358,14 +363,29 @@ static int start_serve(struct native_start *s, pid_t pid, bool *ret_host_refused
     return r < 0 ? -1 : start_groups(s, err);
 }
 
+/* Many guests end before the loop that would look after them is there, and every time we are woken
+ * for less than that takes as long as a tenth of theirs. Its end, or that it begun and takes
+ * longer. */
+static bool start_wait_end(struct native_start *s)
+{
+    struct pollfd end = {.fd = s->done[0]}; /* its closing only, not pid 1's words */
+    uint64_t wall_ns = s->child.plan->limits.wall_ns;
+    uint64_t most = wall_ns ? MIN(wall_ns, START_BRIEF_NS) : START_BRIEF_NS;
+    struct timespec rest = {.tv_nsec = (long)most};
+    atomic_store(&s->n->status->is_alone, true);
+    return ppoll(&end, 1, &rest, NULL) > 0 || atomic_load(&s->n->status->state) == NATIVE_STARTED;
+}
+
 /* Both processes inside have more to do than there are cores for, and what we have left has time
  * until the guest runs, or has ended. A busy host may take longer: then we go on beside them. */
-static void start_wait(struct native_start *s)
+static void start_wait(struct native_start *s, bool wants_nothing)
 {
     struct pollfd begun = {.fd = s->done[0], .events = POLLIN};
     if (!s->child.tells_begun || !s->child.is_alone)
         return;
     util_close(&s->done[1]); /* its end closes with pid 1 */
+    if (wants_nothing && start_wait_end(s))
+        return;
     /* no longer than the guest may take: nobody else looks at the clock meanwhile */
     uint64_t ms = s->child.ready_ino ? START_WAIT_READY_MS : START_WAIT_MS;
     uint64_t wall_ns = s->child.plan->limits.wall_ns;
@@ -376,7 +396,8 @@ static void start_wait(struct native_start *s)
  * one that is made for it. */
 static bool start_lost_root(const struct native_start *s)
 {
-    return s->child.ready_ino && atomic_load(&s->n->status->state) == NATIVE_FAILED;
+    return s->child.ready_ino && s->n->status->started_ns == 0 &&
+           atomic_load(&s->n->status->state) == NATIVE_FAILED;
 }
 
 static int start_once(const struct plan *plan, struct guest *ret_guest,
@@ -398,7 +419,8 @@ static int start_once(const struct plan *plan, struct guest *ret_guest,
         return -1;
     if (start_serve(&s, pid, ret_host_refused, err) < 0)
         return start_abort(pid, pidfd);
-    start_wait(&s);
+    bool is_brief = ret_guest->wants_nothing && !plan->net; /* a broker has last words of its own */
+    start_wait(&s, is_brief);
     if (start_lost_root(&s)) {
         memcpy(ret_lost, s.child.ready_path, NATIVE_READY_PATH);
         return start_abort(pid, pidfd);
@@ -421,6 +443,7 @@ static int start_once(const struct plan *plan, struct guest *ret_guest,
         .pid = pid,
         .tells_begun = s.child.tells_begun,
         .is_last = s.child.is_alone,
+        .has_ended = s.child.is_alone && is_brief && s.n->status->all_dead,
         .net = TAKE_PTR(s.net),
         .priv = TAKE_PTR(s.n),
     };

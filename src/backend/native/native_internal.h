@@ -124,11 +124,12 @@ struct native_child {
     char ready_path[NATIVE_READY_PATH];
     dev_t ready_dev;
     ino_t ready_ino;
-    bool is_ready;    /* it is the root */
-    cpu_set_t cores;  /* of the supervisor of a single run */
-    unsigned n_cores; /* so many; 0: nobody is placed */
-    bool is_alone;    /* the supervisor has no other guest, and ends after it */
-    bool tells_begun; /* the supervisor has work that waits until the guest runs */
+    bool is_ready;     /* it is the root */
+    bool makes_mounts; /* pid 1 makes the mount namespace, not the clone */
+    cpu_set_t cores;   /* of the supervisor of a single run */
+    unsigned n_cores;  /* so many; 0: nobody is placed */
+    bool is_alone;     /* the supervisor has no other guest, and ends after it */
+    bool tells_begun;  /* the supervisor has work that waits until the guest runs */
 };
 
 /* A call that the guests' filter refuses, or asks about, unless it comes with the key; for who has
@@ -256,6 +257,8 @@ int native_new_fs(const char *type, const char *const *options, unsigned attr);
 /* The same in steps, with the new mount API: all mounts in place and the working directory there,
  * the way in, the host's files out of reach. */
 bool native_root_has_new_api(const struct plan *plan);
+/* A kernel of an age that has all of it, and no filter from outside that could refuse a piece. */
+bool native_root_is_unfiltered(const struct plan *plan);
 int native_root_make(struct native_child *c);
 void native_root_swap(struct native_child *c);
 void native_root_forget(struct native_child *c);
@@ -274,7 +277,7 @@ void native_root_copy(struct native_child *c);
  * nobody takes this one. */
 bool native_ready_key(const struct plan *p, uint64_t *ret_key);
 void native_ready_find(struct native_child *c);
-int native_ready_open(struct native_child *c);
+int native_ready_open(struct native_child *c, bool *ret_has_nodes);
 void native_ready_make(const char *path, const struct plan *p);
 void native_ready_stop(void);
 void native_ready_distrust(const char *path);
@@ -331,8 +334,8 @@ void native_set_capabilities(struct native_child *c, unsigned set); /* effective
 /* root_fd: the guest's root where it is not ours yet, else -1 */
 int native_fence_make(struct native_child *c, int root_fd);
 /* File rights that an ABI of Landlock knows, and what a rule gives of them. */
-uint64_t native_fence_handled(int abi);
-uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, int abi);
+uint64_t native_fence_handled(int abi, bool light);
+uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, uint64_t handled);
 
 /* guest.c: the process that becomes the guest's program */
 pid_t native_guest_clone(struct native_guest *g); /* after pid 1, which waits for its execve */

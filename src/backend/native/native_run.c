@@ -44,6 +44,13 @@ void native_sweep(const struct plan *plan, bool has_groups)
     swept = true;
 }
 
+static void begun_make_ready(const struct guest *g)
+{
+    const struct native *n = g->priv;
+    if (n->ready_path[0] && !n->has_ready && g->is_last)
+        native_ready_make(n->ready_path, g->plan);
+}
+
 /* While the guest's processes were made they needed every core; now we have the time: what is read
  * of its groups at the end is opened already. */
 static bool native_begun(struct guest *g)
@@ -58,8 +65,7 @@ static bool native_begun(struct guest *g)
                                         cgroup_entries(n->cgroup, entries) > 0));
     if (n->cgroup && !g->plan->is_handle) /* which has other guests, and so many descriptors */
         cgroup_keep_files(n->cgroup);
-    if (n->ready_path[0] && !n->has_ready && g->is_last)
-        native_ready_make(n->ready_path, g->plan);
+    begun_make_ready(g);
     /* should the guest end soon: its pid 1 has as much to do then as we have */
     if (g->is_last && !n->status->all_dead)
         native_cores_leave(&n->cores, n->n_cores, g->pid);
@@ -356,6 +362,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
         n->pidfd = -1; /* stays with the room */
     util_close(&g->event_fd);
     native_sweep(g->plan, false); /* of a guest that was gone before there was time for it */
+    if (g->has_ended)
+        begun_make_ready(g);
     if (early && finish_may_wait(g)) {
         unsettled = n;
         unsettled_pid = g->pid;

@@ -170,12 +170,32 @@ static void root_bind_attr(const struct plan_op *op, struct sys_mount_attr *ret_
         ret_attr->attr_set |= SYS_MOUNT_ATTR_NOEXEC;
 }
 
+/* The devices of a root that lies ready are there; the root itself has none that work. One that
+ * lacks is a failure of that root. */
+static void root_device(struct root *r, const struct plan_op *op)
+{
+    struct sys_mount_attr attr = {.attr_clr = SYS_MOUNT_ATTR_NODEV};
+    struct stat st;
+    if (fstatat(r->fd, op->dst, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISCHR(st.st_mode))
+        native_child_fail(r->c, "bind", ENXIO, op->src);
+    if (r->dev_up)
+        return;
+    if (mount("dev", "dev", NULL, MS_BIND, NULL) < 0 ||
+        sys_mount_setattr(AT_FDCWD, "dev", 0, &attr) < 0)
+        native_child_fail(r->c, "bind", errno, "/dev");
+    r->dev_up = true;
+}
+
 /* The runtime's own places: no name of theirs is the caller's or a guest's, so two calls with paths
  * do what a grant takes six for. */
 static void root_bind_runtime(struct root *r, const struct plan_op *op)
 {
     struct sys_mount_attr attr;
     root_bind_attr(op, &attr);
+    if (r->has_nodes && (op->flags & PLAN_BIND_DEV)) {
+        root_device(r, op);
+        return;
+    }
     if (!r->is_copy)
         native_root_make_target(r->c, r->fd, op, !(op->flags & PLAN_BIND_FILE));
     if (mount(op->src, op->dst, NULL, MS_BIND | MS_REC, NULL) < 0) {
@@ -284,6 +304,9 @@ static void root_scratch(struct root *r, const struct plan_op *op)
     if (!r->is_copy)
         native_root_make_target(r->c, r->fd, op, true);
     snprintf(path, sizeof(path), "tmp/%s", op->src);
+    /* by names, where each of them is ours */
+    if (r->c->is_ready && mount(path, op->dst, NULL, MS_BIND, NULL) == 0)
+        return;
     _cleanup_close_ int tree =
         sys_open_tree(r->fd, path, SYS_OPEN_TREE_CLONE | SYS_OPEN_TREE_CLOEXEC);
     if (tree < 0 || root_attach(tree, r->fd, op->dst) < 0)
@@ -360,10 +383,14 @@ static bool root_is_refused(int r)
     return r < 0 && (errno == ENOSYS || errno == EPERM);
 }
 
+bool native_root_is_unfiltered(const struct plan *plan)
+{
+    return plan->time_at_exec && prctl(PR_GET_SECCOMP) == 0;
+}
+
 bool native_root_has_new_api(const struct plan *plan)
 {
-    /* a kernel of that age has them all, and without a filter nobody is there to refuse them */
-    if (plan->time_at_exec && prctl(PR_GET_SECCOMP) == 0)
+    if (native_root_is_unfiltered(plan))
         return true;
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT};
     return !root_is_refused(sys_mount_setattr(-1, "", 0, NULL)) &&
@@ -387,7 +414,7 @@ int root_make(struct native_child *c, const char *at, void (*act)(struct root *r
     struct root r = {.c = c, .covers = {-1, -1}};
     mode_t mask = umask(0); /* the plan's modes are meant */
     root_make_private(c);
-    r.fd = native_ready_open(c);
+    r.fd = native_ready_open(c, &r.has_nodes);
     c->is_ready = r.is_copy = r.fd >= 0;
     if (!c->is_ready)
         r.fd = native_new_fs("tmpfs", options, SYS_MOUNT_ATTR_NOSUID | SYS_MOUNT_ATTR_NODEV);

@@ -10,6 +10,8 @@ struct root {
     int covers[2];   /* the empty file and the empty folder, -1: not opened yet */
     bool scratch_up; /* the scratch tmpfs is mounted (below tmp) */
     bool is_copy;    /* of a template, or ready: where things are mounted is there already */
+    bool has_nodes;  /* ready, and its devices are devices */
+    bool dev_up;     /* its dev is mounted on itself, where devices work */
 };
 
 int root_attach(int mount_fd, int at, const char *dst);

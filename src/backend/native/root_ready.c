@@ -39,7 +39,7 @@
 #endif
 #define READY_DIR REACH_ROOT_DIR "/roots"
 /* First in every name: another one when the same operations mean other folders. */
-#define READY_FORM "2-"
+#define READY_FORM "3-"
 #define READY_NAME (sizeof(READY_FORM) + 16)
 #define READY_MOST 64 /* kinds of roots that are kept */
 #define READY_NEW ".new"
@@ -48,6 +48,7 @@
 #define READY_DEPTH 8
 #define READY_STAMP 1 /* time of change of folders in which all is that was put there */
 #define READY_NOSYMFOLLOW 0x2000
+#define READY_NODEV 4
 
 static bool ready_is_off; /* one did not serve: this process takes no other */
 
@@ -173,7 +174,15 @@ static bool ready_has_covers(int fd)
            S_ISDIR(dir.st_mode);
 }
 
-int native_ready_open(struct native_child *c)
+/* Its devices are devices, and may be used where it lies. */
+static bool ready_has_nodes(int fd, const struct statfs *fs)
+{
+    struct stat st;
+    return !(fs->f_flags & READY_NODEV) && fstatat(fd, "dev/null", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           S_ISCHR(st.st_mode);
+}
+
+int native_ready_open(struct native_child *c, bool *ret_has_nodes)
 {
     struct stat st;
     struct statfs fs;
@@ -188,10 +197,24 @@ int native_ready_open(struct native_child *c)
         st.st_dev != c->ready_dev || st.st_ino != c->ready_ino || !ready_has_covers(fd) ||
         sys_mount_setattr(fd, "", AT_EMPTY_PATH, &attr) < 0)
         return -1;
+    *ret_has_nodes = ready_has_nodes(fd, &fs);
     return TAKE_FD(fd);
 }
 
 /* ---- making one ---- */
+
+/* All of them, or none: who may not make the first has places for the host's mounted on them. */
+static bool ready_make_node(struct root *r, const struct plan_op *op)
+{
+    struct stat st;
+    if (stat(op->src, &st) < 0 || !S_ISCHR(st.st_mode))
+        native_child_fail(r->c, "root", ENXIO, op->src);
+    if (mknodat(r->fd, op->dst, S_IFCHR | (st.st_mode & 0666), st.st_rdev) == 0)
+        return r->has_nodes = true;
+    if (r->has_nodes)
+        native_child_fail(r->c, "root", errno, op->dst);
+    return false;
+}
 
 /* The folders that lead to it are 0755 and root's: a name in the way that is not is left alone. */
 static int ready_open_dir(void)
@@ -279,6 +302,8 @@ static void ready_fill(struct root *r)
     const struct plan *p = r->c->plan;
     for (size_t i = 0; i < p->n_ops; i++) {
         const struct plan_op *op = &p->ops[i];
+        if (op->kind == PLAN_OP_BIND && (op->flags & PLAN_BIND_DEV) && ready_make_node(r, op))
+            continue;
         if (ready_is_place(op))
             native_root_make_target(r->c, r->fd, op,
                                     op->kind != PLAN_OP_BIND || !(op->flags & PLAN_BIND_FILE));

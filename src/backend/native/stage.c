@@ -13,13 +13,13 @@
  * itself (AppArmor's restriction lets the clone through and refuses these). */
 bool native_stage_is_tier(const char *stage)
 {
-    static const char *const stages[] = {"ids",          "cgroup namespace",
-                                         "hostname",     "loopback",
-                                         "propagation",  "root",
-                                         "proc",         "devpts",
-                                         "scratch",      "pivot_root",
-                                         "mask",         "time namespace",
-                                         "ipc namespace"};
+    static const char *const stages[] = {"ids",           "cgroup namespace",
+                                         "hostname",      "loopback",
+                                         "propagation",   "root",
+                                         "proc",          "devpts",
+                                         "scratch",       "pivot_root",
+                                         "mask",          "time namespace",
+                                         "ipc namespace", "mount namespace"};
     for (size_t i = 0; i < ARRAY_SIZE(stages); i++)
         if (str_eq(stage, stages[i]))
             return true;
