@@ -89,6 +89,7 @@ enum plan_op_flag {
                                      cannot be mapped */
     PLAN_MASK_OPTIONAL = 1 << 12, /* below a layer: a place that a guest took away before, or that
                                      was never there, has nothing to cover */
+    PLAN_MASK_RARE = 1 << 14,     /* few kernels have it: to look first costs less */
     PLAN_SCRATCH_FOLDER = 1 << 9, /* a folder of a scratch that is mounted before: made, no more */
 };
 

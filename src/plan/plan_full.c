@@ -214,23 +214,38 @@ static int full_outside(struct plan *p, const struct plan_request *req, struct c
  * microseconds. */
 static int full_proc(struct plan *p)
 {
-    static const char *const files[] = {
-        "proc/kallsyms", "proc/keys",        "proc/key-users",     "proc/config.gz",
-        "proc/cmdline",  "proc/iomem",       "proc/ioports",       "proc/interrupts",
-        "proc/modules",  "proc/sched_debug", "proc/latency_stats", "proc/sys/kernel/random/boot_id",
+    static const struct {
+        const char *path;
+        unsigned flags;
+    } covers[] = {
+        {"proc/kallsyms", 0},
+        {"proc/keys", 0},
+        {"proc/key-users", 0},
+        {"proc/config.gz", 0},
+        {"proc/cmdline", 0},
+        {"proc/iomem", 0},
+        {"proc/ioports", 0},
+        {"proc/interrupts", 0},
+        {"proc/modules", 0},
+        {"proc/sched_debug", PLAN_MASK_RARE},
+        {"proc/latency_stats", PLAN_MASK_RARE},
+        {"proc/sys/kernel/random/boot_id", 0},
+        {"proc/acpi", PLAN_MASK_DIR},
+        {"proc/asound", PLAN_MASK_DIR},
+        {"proc/bus", PLAN_MASK_DIR},
+        {"proc/driver", PLAN_MASK_DIR},
+        {"proc/fs", PLAN_MASK_DIR},
+        {"proc/irq", PLAN_MASK_DIR},
+        /* everybody may write there, each write makes a watch over the whole host */
+        {"proc/pressure", PLAN_MASK_DIR},
+        {"proc/scsi", PLAN_MASK_DIR},
+        {"proc/tty", PLAN_MASK_DIR},
     };
-    /* pressure: everybody may write there, each write makes a watch over the whole host */
-    static const char *const dirs[] = {"proc/acpi",     "proc/asound", "proc/bus",
-                                       "proc/driver",   "proc/fs",     "proc/irq",
-                                       "proc/pressure", "proc/scsi",   "proc/tty"};
 
     if (!full_op(p, PLAN_OP_PROC, NULL, "proc", 0, 0))
         return -1;
-    for (size_t i = 0; i < ARRAY_SIZE(files); i++)
-        if (!full_op(p, PLAN_OP_MASK, NULL, files[i], 0, 0))
-            return -1;
-    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
-        if (!full_op(p, PLAN_OP_MASK, NULL, dirs[i], PLAN_MASK_DIR, 0))
+    for (size_t i = 0; i < ARRAY_SIZE(covers); i++)
+        if (!full_op(p, PLAN_OP_MASK, NULL, covers[i].path, covers[i].flags, 0))
             return -1;
     return 0;
 }

@@ -498,12 +498,37 @@ def test_kill_9_before_the_groups_have_their_limits(full, need, tmp_path):
     kill = ["-e", f"inject=openat,open:signal=KILL:when={opened + 1}"]
     done = subprocess.run([*line, *kill, *command], env=host_env(), cwd="/", timeout=HANG_S, check=False)
     last = log.read_text().splitlines()[-2:]
-    assert done.returncode in (-9, 137) and re.search(r'openat\(\d+, "(?:memory|pids|cpu)\.', last[0]), last
+    assert done.returncode in (-9, 137) and re.search(r'openat\([^"]+"/[^"]+/cordon-[^"/]+/(?:memory|pids|cpu)\.', last[0]), last
     limit = time.monotonic() + (1 if QUIET else 5)
     while oracle.children() and time.monotonic() < limit:
         time.sleep(0.02)
     assert not oracle.children(), "the guest waits for ever"
     assert_honest(launch([]), 0)  # which removes the groups
+
+
+@pytest.mark.parametrize("when", [0, 1, 2])
+def test_a_namespace_that_cannot_be_joined_is_the_tiers(full, need, tmp_path, when):
+    """The guest's process is there before the ipc namespace, and without v1 groups before the mounts: it joins both, or does not run."""
+    if tuple(int(n) for n in re.findall(r"\d+", os.uname().release)[:2]) < (6, 3):
+        pytest.skip("needs Linux 6.3: before, the guest's process is made last")
+    need(shutil.which("strace"), "strace is missing: install the Debian package strace")
+    log = tmp_path / "calls"
+    refuse = ["-e", f"inject=setns:error=EPERM:when={when}"] if when else []
+    done = subprocess.run([shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=setns", *refuse, CORDON, "run", "--json", "--",
+                           "/bin/readlink", "/proc/self/ns/mnt", "/proc/self/ns/ipc"],
+                          env=host_env(), cwd="/", timeout=HANG_S, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    calls = log.read_text()
+    result = json.loads(done.stdout)
+    need("ptrace" not in result["error"] if result["error"] else True, "needs strace that may trace")
+    joins = len(re.findall(r"CLONE_NEW(?:IPC|NS)\)", calls))
+    assert joins >= (1 if os.geteuid() == 0 else 2) or when, f"nothing was joined: {calls}"
+    tier = result["enforcement"]["tier"]
+    if "INJECTED" in calls:
+        assert done.returncode in (0, 1) and tier == "landlock", result
+        return
+    assert when != 1 and done.returncode == 0 and tier == "full", result
+    seen = result["stdout"].split()
+    assert len(seen) == 2 and not {os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/ipc")} & set(seen), seen
 
 
 def test_rights_that_are_refused_inside_are_the_tiers(full):

@@ -345,8 +345,8 @@ static int status_of(pid_t pid)
 static uint64_t pids_now(const struct cgroup *cg)
 {
     uint64_t now = UINT64_MAX;
-    int fd = place.kind == HOST_CGROUP_V2 ? cg->dir[SLOT_V2].fd : cg->dir[SLOT_PIDS].fd;
-    assert_int_equal(cgroup_file_u64(fd, "pids.current", &now), 0);
+    const struct cgroup_dir *dir = &cg->dir[place.kind == HOST_CGROUP_V2 ? SLOT_V2 : SLOT_PIDS];
+    assert_int_equal(cgroup_dir_u64(dir, "pids.current", &now), 0);
     return now;
 }
 
@@ -526,9 +526,9 @@ static void cpu_time_is_measured(void **state)
     cgroup_destroy(cg);
 }
 
-static int cpu_fd(const struct cgroup *cg)
+static const struct cgroup_dir *cpu_dir(const struct cgroup *cg)
 {
-    return cg->dir[cg->v2_controls & CGROUP_CPU ? SLOT_V2 : SLOT_CPU].fd;
+    return &cg->dir[cg->v2_controls & CGROUP_CPU ? SLOT_V2 : SLOT_CPU];
 }
 
 /* One that shares the cores with many others may never come near its limit: this one goes before
@@ -542,8 +542,8 @@ static void cpu_percent_is_held(void **state)
     for (int tries = 0; tries < 10 && !u.throttled_ns; tries++) {
         struct cgroup *cg = make(&limits);
         bool v2 = cg->v2_controls & CGROUP_CPU;
-        assert_int_equal(cgroup_file_write_u64(cpu_fd(cg), v2 ? "cpu.weight" : "cpu.shares",
-                                               v2 ? 10000 : 262144),
+        assert_int_equal(cgroup_dir_write_u64(cpu_dir(cg), v2 ? "cpu.weight" : "cpu.shares",
+                                              v2 ? 10000 : 262144),
                          0);
         uint64_t ns = 100000000, before = now_us();
         assert_int_equal(status_of(start(cg, burn, &ns)), 0);
@@ -565,19 +565,19 @@ static void weight_of_one_that_is_held_back(void **state)
     struct cgroup *cg = make(&limits);
     const char *file = cg->v2_controls & CGROUP_CPU ? "cpu.weight" : "cpu.shares";
     uint64_t whole, now;
-    assert_int_equal(cgroup_file_u64(cpu_fd(cg), file, &whole), 0);
+    assert_int_equal(cgroup_dir_u64(cpu_dir(cg), file, &whole), 0);
     cgroup_weigh(cg, 0);
-    assert_int_equal(cgroup_file_u64(cpu_fd(cg), file, &now), 0);
+    assert_int_equal(cgroup_dir_u64(cpu_dir(cg), file, &now), 0);
     assert_int_equal(now, whole);
     cgroup_weigh(cg, 1000000);
-    assert_int_equal(cgroup_file_u64(cpu_fd(cg), file, &now), 0);
+    assert_int_equal(cgroup_dir_u64(cpu_dir(cg), file, &now), 0);
     assert_int_equal(now, whole / 2);
     cgroup_weigh(cg, 1000000);
-    assert_int_equal(cgroup_file_u64(cpu_fd(cg), file, &now), 0);
+    assert_int_equal(cgroup_dir_u64(cpu_dir(cg), file, &now), 0);
     assert_int_equal(now, whole / 2);
     usleep(1000000);
     cgroup_weigh(cg, 1000000);
-    assert_int_equal(cgroup_file_u64(cpu_fd(cg), file, &now), 0);
+    assert_int_equal(cgroup_dir_u64(cpu_dir(cg), file, &now), 0);
     assert_int_equal(now, whole);
     cgroup_destroy(cg);
 }
@@ -802,11 +802,11 @@ static void swap_has_its_limit(void **state)
         if (late)
             cgroup_serves_one(cg);
         assert_int_equal(cgroup_create_v1(cg, &place, &limits, &err), 0);
-        int has = cgroup_file_u64(cg->dir[SLOT_MEMORY].fd, file, &bytes);
+        int has = cgroup_dir_u64(&cg->dir[SLOT_MEMORY], file, &bytes);
         if (has == 0 && !(late && host.totalswap == 0))
             assert_int_equal(bytes, 64 * MIB);
         cgroup_limit_late(cg);
-        has = cgroup_file_u64(cg->dir[SLOT_MEMORY].fd, file, &bytes);
+        has = cgroup_dir_u64(&cg->dir[SLOT_MEMORY], file, &bytes);
         assert_true(has < 0 || bytes == 64 * MIB);
         assert_int_equal(cg->swap_limit, 0); /* it, or what stands in its place, was written */
         cgroup_destroy(cg);

@@ -102,32 +102,22 @@ static int make_dir(struct cgroup *cg, const char *parent, enum cgroup_slot slot
     dir->alias = existed && find_alias(cg, slot, path);
     if (existed && !dir->alias)
         return -EEXIST;
-    /* A thread may write 0 to v1's tasks file to move itself alone, which needs no grace period. */
-    const char *enter = slot == SLOT_V2 ? "cgroup.procs" : "tasks";
-    if (!dir->alias &&
-        ((dir->fd = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) < 0 ||
-         (dir->enter_fd = openat(dir->fd, enter, O_WRONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)) {
-        int e = errno;
-        util_close(&dir->fd);
-        rmdir(path);
-        return -e;
-    }
     memcpy(dir->path, path, sizeof(path));
-    return 0;
-}
-
-/* Those that are open already by another name, as well. */
-static int open_dirs(struct cgroup *cg, struct cordon_err *err)
-{
-    for (int slot = 0; slot < SLOT_COUNT; slot++) {
-        struct cgroup_dir *dir = &cg->dir[slot];
-        if (!dir->path[0] || dir->fd >= 0)
-            continue;
-        dir->fd = sys_open(dir->path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-        if (dir->fd < 0)
-            return cgroup_err(err, errno, dir->path, NULL);
+    if (dir->alias)
+        return 0;
+    /* A thread may write 0 to v1's tasks file to move itself alone, which needs no grace period. */
+    int r = cgroup_dir_open(dir, slot == SLOT_V2 ? "cgroup.procs" : "tasks", O_WRONLY);
+    if (r >= 0) {
+        dir->enter_fd = r;
+        if (slot != SLOT_V2 ||
+            (dir->fd = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)) >= 0)
+            return 0;
+        r = -errno;
     }
-    return 0;
+    util_close(&dir->enter_fd);
+    dir->path[0] = '\0';
+    rmdir(path);
+    return r;
 }
 
 int cgroup_remake(struct cgroup *cg, enum cgroup_slot slot)
@@ -142,9 +132,7 @@ int cgroup_remake(struct cgroup *cg, enum cgroup_slot slot)
     util_close(&dir->enter_fd);
     util_close(&dir->fd);
     dir->path[0] = '\0';
-    struct cordon_err ignored;
-    r = make_dir(cg, parent, slot);
-    return r < 0 || open_dirs(cg, &ignored) == 0 ? r : -EIO;
+    return make_dir(cg, parent, slot);
 }
 
 static void remove_dirs(struct cgroup *cg, int down_to, uint64_t deadline_ns)
@@ -219,7 +207,7 @@ static void take_controls(struct cgroup *cg, const struct host_cgroups *where,
     } v1[] = {{SLOT_MEMORY, CGROUP_MEMORY}, {SLOT_PIDS, CGROUP_PIDS}, {SLOT_CPU, CGROUP_CPU}};
     cg->controls = cg->v2_controls = 0; /* asked again when the v1 groups are there */
     for (size_t i = 0; i < ARRAY_SIZE(v1); i++) {
-        if (cg->dir[v1[i].slot].fd >= 0)
+        if (cgroup_has(cg, v1[i].slot))
             cg->controls |= v1[i].bit;
     }
     if (cg->dir[SLOT_V2].fd >= 0) {
@@ -230,7 +218,7 @@ static void take_controls(struct cgroup *cg, const struct host_cgroups *where,
         cg->v2_controls |= CGROUP_KILL | CGROUP_CPU_ACCOUNT;
     }
     cg->controls |= cg->v2_controls;
-    if (cg->dir[SLOT_CPUACCT].fd >= 0)
+    if (cgroup_has(cg, SLOT_CPUACCT))
         cg->controls |= CGROUP_CPU_ACCOUNT;
     describe(cg);
 }
@@ -248,7 +236,7 @@ int cgroup_create(const struct host_cgroups *where, const struct plan_limits *li
         cg->dir[slot].fd = cg->dir[slot].enter_fd = -1;
 
     if (cgroup_v2_prepare(where, err) < 0 ||
-        make_dirs(cg, where, limits, SLOT_V2, SLOT_V2, err) < 0 || open_dirs(cg, err) < 0)
+        make_dirs(cg, where, limits, SLOT_V2, SLOT_V2, err) < 0)
         goto fail;
     take_controls(cg, where, limits);
     if (cgroup_v2_limit(cg, limits, err) < 0)
@@ -271,8 +259,6 @@ int cgroup_make_v1(struct cgroup *cg, const struct host_cgroups *where,
 int cgroup_limit_v1(struct cgroup *cg, const struct host_cgroups *where,
                     const struct plan_limits *limits, struct cordon_err *err)
 {
-    if (open_dirs(cg, err) < 0)
-        return -1;
     take_controls(cg, where, limits);
     return cgroup_v1_limit(cg, limits, err);
 }
@@ -353,7 +339,7 @@ void cgroup_note_end(struct cgroup *cg, bool exited, uint64_t user_ns, uint64_t 
 static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
 {
     if (cg->dir[SLOT_V2].fd < 0)
-        return cg->dir[SLOT_CPUACCT].fd >= 0 ? cgroup_v1_cpu(cg, ret_user_ns, ret_sys_ns) : -1;
+        return cgroup_has(cg, SLOT_CPUACCT) ? cgroup_v1_cpu(cg, ret_user_ns, ret_sys_ns) : -1;
     uint64_t user, sys;
     if (cgroup_v2_cpu(cg, &user, &sys) < 0)
         return -1;
@@ -393,7 +379,7 @@ int cgroup_weight(struct cgroup *cg, bool yields)
 {
     if (cg->v2_controls & CGROUP_CPU)
         return cgroup_file_write(cg->dir[SLOT_V2].fd, "cpu.weight", yields ? "50" : "100");
-    return cgroup_file_write(cg->dir[SLOT_CPU].fd, "cpu.shares", yields ? "512" : "1024");
+    return cgroup_dir_write(&cg->dir[SLOT_CPU], "cpu.shares", yields ? "512" : "1024");
 }
 
 void cgroup_weigh(struct cgroup *cg, uint64_t throttled_ns)
@@ -422,10 +408,10 @@ bool cgroup_needs_sampling(struct cgroup *cg)
 void cgroup_sample(struct cgroup *cg)
 {
     uint64_t now;
-    int pids_fd = cg->v2_controls & CGROUP_PIDS ? cg->dir[SLOT_V2].fd : cg->dir[SLOT_PIDS].fd;
+    const struct cgroup_dir *pids = &cg->dir[cg->v2_controls & CGROUP_PIDS ? SLOT_V2 : SLOT_PIDS];
     if (cg->sample_memory && cgroup_file_u64(cg->dir[SLOT_V2].fd, "memory.current", &now) == 0)
         cg->memory_peak = MAX(cg->memory_peak, now);
-    if (cg->sample_pids && cgroup_file_u64(pids_fd, "pids.current", &now) == 0)
+    if (cg->sample_pids && cgroup_dir_u64(pids, "pids.current", &now) == 0)
         cg->pids_peak = MAX(cg->pids_peak, now);
 }
 
@@ -440,10 +426,14 @@ void cgroup_kill(struct cgroup *cg)
 {
     for (int slot = 0; slot < SLOT_COUNT; slot++) {
         const struct cgroup_dir *dir = &cg->dir[slot];
-        if (dir->fd < 0 || dir->alias)
+        if (!dir->path[0] || dir->alias)
+            continue;
+        _cleanup_close_ int fd =
+            dir->fd >= 0 ? -1 : cgroup_dir_open(dir, ".", O_PATH | O_DIRECTORY);
+        if (dir->fd < 0 && fd < 0)
             continue;
         /* Every guest process is in every group: the first one that can be used is enough. */
-        cgroup_kill_dir(dir->fd, cg->name);
+        cgroup_kill_dir(dir->fd >= 0 ? dir->fd : fd, cg->name);
         return;
     }
 }

@@ -39,10 +39,8 @@ static const struct {
 
 static int cgroup_kept_open(struct cgroup *cg, enum cgroup_kept which)
 {
-    int flags = which == KEPT_MEMORY_PEAK ? O_RDWR : O_RDONLY;
-    int fd = openat(cg->dir[kept_files[which].slot].fd, kept_files[which].name,
-                    flags | O_CLOEXEC | O_NOFOLLOW);
-    return fd < 0 ? -errno : fd;
+    return cgroup_dir_open(&cg->dir[kept_files[which].slot], kept_files[which].name,
+                           which == KEPT_MEMORY_PEAK ? O_RDWR : O_RDONLY);
 }
 
 ssize_t cgroup_kept_read(struct cgroup *cg, enum cgroup_kept which, char *buf, size_t size)
@@ -63,7 +61,7 @@ void cgroup_keep_files(struct cgroup *cg)
     static const enum cgroup_kept always[] = {KEPT_MEMORY_PEAK, KEPT_PIDS_PEAK};
     for (size_t i = 0; i < ARRAY_SIZE(always); i++) {
         enum cgroup_kept which = always[i];
-        if (cg->kept[which] >= 0 || cg->dir[kept_files[which].slot].fd < 0)
+        if (cg->kept[which] >= 0 || !cgroup_has(cg, kept_files[which].slot))
             continue;
         int fd = cgroup_kept_open(cg, which);
         cg->kept[which] = fd >= 0 ? fd : -1;
@@ -95,7 +93,7 @@ bool cgroup_is_drained(struct cgroup *cg, const struct plan_limits *limits)
 {
     static long cores;
     uint64_t now;
-    if (cg->dir[SLOT_MEMORY].fd < 0)
+    if (!cgroup_has(cg, SLOT_MEMORY))
         return true;
     cg->keeps = true;
     if (cores == 0)
@@ -106,7 +104,7 @@ bool cgroup_is_drained(struct cgroup *cg, const struct plan_limits *limits)
 
 static bool again_peak(struct cgroup *cg)
 {
-    if (cg->dir[SLOT_MEMORY].fd < 0)
+    if (!cgroup_has(cg, SLOT_MEMORY))
         return true;
     int *fd = &cg->kept[KEPT_MEMORY_PEAK];
     if (*fd < 0)
@@ -126,14 +124,14 @@ static bool again_pids(struct cgroup *cg, const struct plan_limits *limits)
     cg->last.pids_refused = 0;
     return cgroup_remake(cg, SLOT_PIDS) == 0 &&
            (!limits->processes ||
-            cgroup_file_write_u64(cg->dir[SLOT_PIDS].fd, "pids.max",
-                                  MIN(limits->processes, CGROUP_PIDS_MAX)) == 0);
+            cgroup_dir_write_u64(&cg->dir[SLOT_PIDS], "pids.max",
+                                 MIN(limits->processes, CGROUP_PIDS_MAX)) == 0);
 }
 
 /* A new group has a whole period's quota; writing the limit again gives it back. */
 static bool again_share(struct cgroup *cg, const struct plan_limits *limits)
 {
-    if (cg->dir[SLOT_CPU].fd < 0)
+    if (!cgroup_has(cg, SLOT_CPU))
         return true;
     if (cg->yields_until_ns && cgroup_weight(cg, false) < 0)
         return false;
@@ -149,7 +147,7 @@ static bool again_share(struct cgroup *cg, const struct plan_limits *limits)
 bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits)
 {
     if (cg->serves_one || cg->dir[SLOT_V2].fd >= 0 || cg->left_behind ||
-        cg->dir[SLOT_PIDS].fd < 0 || cg->dir[SLOT_CPUACCT].fd < 0)
+        !cgroup_has(cg, SLOT_PIDS) || !cgroup_has(cg, SLOT_CPUACCT))
         return false;
     for (int slot = 0; slot < SLOT_COUNT; slot++)
         if (cg->dir[slot].alias)

@@ -7,13 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "base/util.h"
 
-int cgroup_file_write(int dir_fd, const char *file, const char *text)
+static int file_write(int fd, const char *text)
 {
-    _cleanup_close_ int fd = openat(dir_fd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return -errno;
     size_t len = strlen(text);
     for (;;) {
         ssize_t n = write(fd, text, len);
@@ -26,15 +24,59 @@ int cgroup_file_write(int dir_fd, const char *file, const char *text)
     }
 }
 
-int cgroup_file_write_u64(int dir_fd, const char *file, uint64_t value)
+int cgroup_file_write(int dir_fd, const char *file, const char *text)
 {
-    char text[24];
-    char *p = text + sizeof(text);
+    _cleanup_close_ int fd = openat(dir_fd, file, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : file_write(fd, text);
+}
+
+#define DIGITS_MAX 24
+
+static const char *file_digits(uint64_t value, char text[static DIGITS_MAX])
+{
+    char *p = text + DIGITS_MAX;
     *--p = '\0';
     do
         *--p = (char)('0' + value % 10);
     while (value /= 10);
-    return cgroup_file_write(dir_fd, file, p);
+    return p;
+}
+
+int cgroup_file_write_u64(int dir_fd, const char *file, uint64_t value)
+{
+    char text[DIGITS_MAX];
+    return cgroup_file_write(dir_fd, file, file_digits(value, text));
+}
+
+int cgroup_dir_open(const struct cgroup_dir *dir, const char *file, int flags)
+{
+    char path[CGROUP_PATH_MAX + 64];
+    if (!dir->path[0])
+        return -EBADF; /* this place does not offer it; "/..." would be the host's */
+    if (!str_join(path, sizeof(path), dir->path, "/", file))
+        return -ENAMETOOLONG;
+    int fd = sys_open(path, flags | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? -errno : fd;
+}
+
+int cgroup_dir_write(const struct cgroup_dir *dir, const char *file, const char *text)
+{
+    _cleanup_close_ int fd = cgroup_dir_open(dir, file, O_WRONLY);
+    return fd < 0 ? fd : file_write(fd, text);
+}
+
+int cgroup_dir_write_u64(const struct cgroup_dir *dir, const char *file, uint64_t value)
+{
+    char text[DIGITS_MAX];
+    return cgroup_dir_write(dir, file, file_digits(value, text));
+}
+
+int cgroup_dir_u64(const struct cgroup_dir *dir, const char *file, uint64_t *ret_value)
+{
+    char text[32];
+    _cleanup_close_ int fd = cgroup_dir_open(dir, file, O_RDONLY);
+    ssize_t n = fd < 0 ? fd : cgroup_file_pread(fd, text, sizeof(text));
+    return n < 0 ? (int)n : cgroup_parse_u64(text, ret_value);
 }
 
 ssize_t cgroup_file_pread(int fd, char *buf, size_t size)

@@ -22,7 +22,7 @@ enum cgroup_slot { SLOT_V2, SLOT_MEMORY, SLOT_PIDS, SLOT_CPUACCT, SLOT_CPU, SLOT
 
 struct cgroup_dir {
     char path[CGROUP_PATH_MAX]; /* empty: not used */
-    int fd;
+    int fd;       /* of version 2; files of version 1 are opened by path: few are, and once each */
     int enter_fd; /* what a process writes "0" to */
     bool alias;   /* the same directory as an earlier slot (co-mounted controllers) */
 };
@@ -95,12 +95,22 @@ int cgroup_file_write_u64(int dir_fd, const char *file, uint64_t value);
 ssize_t cgroup_file_read(int dir_fd, const char *file, char *buf, size_t size);
 ssize_t cgroup_file_pread(int fd, char *buf, size_t size);
 int cgroup_file_u64(int dir_fd, const char *file, uint64_t *ret_value);
+/* The same by path. */
+int cgroup_dir_open(const struct cgroup_dir *dir, const char *file, int flags);
+int cgroup_dir_write(const struct cgroup_dir *dir, const char *file, const char *text);
+int cgroup_dir_write_u64(const struct cgroup_dir *dir, const char *file, uint64_t value);
+int cgroup_dir_u64(const struct cgroup_dir *dir, const char *file, uint64_t *ret_value);
 /* "123\n"; "max" is UINT64_MAX. -EINVAL when it is neither. */
 int cgroup_parse_u64(const char *text, uint64_t *ret_value);
 /* Line "key value" of a flat-keyed file; -ENOENT when the key is not there. */
 int cgroup_parse_key(const char *text, const char *key, uint64_t *ret_value);
 /* State letter and start time of a /proc/<pid>/stat line. */
 int cgroup_parse_stat(const char *text, char *ret_state, uint64_t *ret_start);
+
+static inline bool cgroup_has(const struct cgroup *cg, enum cgroup_slot slot)
+{
+    return cg->dir[slot].path[0] != '\0';
+}
 
 /* cgroup_gc.c */
 int cgroup_owner_self(struct cgroup_owner *ret_owner);

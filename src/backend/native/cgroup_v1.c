@@ -23,10 +23,10 @@ static int limit_swap(struct cgroup *cg)
     const struct cgroup_dir *dir = &cg->dir[SLOT_MEMORY];
     if (!cg->swap_limit)
         return 0;
-    int r = cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", cg->swap_limit);
+    int r = cgroup_dir_write_u64(dir, "memory.memsw.limit_in_bytes", cg->swap_limit);
     if (r ==
         -ENOENT) /* no swap accounting: then nothing of the guest is swapped out for the limit */
-        r = cgroup_file_write(dir->fd, "memory.swappiness", "0");
+        r = cgroup_dir_write(dir, "memory.swappiness", "0");
     if (r == 0)
         cg->swap_limit = 0;
     return r;
@@ -45,10 +45,10 @@ void cgroup_limit_late(struct cgroup *cg)
 static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *err)
 {
     const struct cgroup_dir *dir = &cg->dir[SLOT_MEMORY];
-    int r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
+    int r = cgroup_dir_write_u64(dir, "memory.limit_in_bytes", bytes);
     /* a limit that is raised: memory+swap has to make room first */
-    if (r == -EINVAL && cgroup_file_write_u64(dir->fd, "memory.memsw.limit_in_bytes", bytes) == 0)
-        r = cgroup_file_write_u64(dir->fd, "memory.limit_in_bytes", bytes);
+    if (r == -EINVAL && cgroup_dir_write_u64(dir, "memory.memsw.limit_in_bytes", bytes) == 0)
+        r = cgroup_dir_write_u64(dir, "memory.limit_in_bytes", bytes);
     if (r < 0)
         return cgroup_err(err, -r, dir->path, "memory.limit_in_bytes");
 
@@ -60,7 +60,7 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
         return cgroup_err(err, -r, dir->path, "memory.memsw.limit_in_bytes");
 
     /* Buffers of TCP are not charged with the rest here, and without a limit not at all. */
-    r = cgroup_file_write_u64(dir->fd, "memory.kmem.tcp.limit_in_bytes", bytes);
+    r = cgroup_dir_write_u64(dir, "memory.kmem.tcp.limit_in_bytes", bytes);
     if (r < 0 && r != -ENOENT)
         return cgroup_err(err, -r, dir->path, "memory.kmem.tcp.limit_in_bytes");
     return 0;
@@ -68,8 +68,8 @@ static int limit_memory(struct cgroup *cg, uint64_t bytes, struct cordon_err *er
 
 int cgroup_v1_share(struct cgroup *cg, unsigned percent)
 {
-    return cgroup_file_write_u64(cg->dir[SLOT_CPU].fd, "cpu.cfs_quota_us",
-                                 (uint64_t)percent * (PERIOD_US / 100));
+    return cgroup_dir_write_u64(&cg->dir[SLOT_CPU], "cpu.cfs_quota_us",
+                                (uint64_t)percent * (PERIOD_US / 100));
 }
 
 static int limit_cpu(struct cgroup *cg, unsigned percent, struct cordon_err *err)
@@ -84,8 +84,9 @@ static int limit_cpu(struct cgroup *cg, unsigned percent, struct cordon_err *err
 
 void cgroup_v1_look_for_peak(struct cgroup *cg)
 {
+    uint64_t peak;
     if (cg->asks_peak)
-        cg->sample_pids = faccessat(cg->dir[SLOT_PIDS].fd, "pids.peak", F_OK, 0) < 0;
+        cg->sample_pids = cgroup_kept_u64(cg, KEPT_PIDS_PEAK, &peak) < 0;
     cg->asks_peak = false;
 }
 
@@ -98,7 +99,7 @@ int cgroup_v1_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
     if (mine & CGROUP_PIDS) {
         const struct cgroup_dir *dir = &cg->dir[SLOT_PIDS];
         uint64_t most = MIN(limits->processes, CGROUP_PIDS_MAX);
-        int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
+        int r = limits->processes ? cgroup_dir_write_u64(dir, "pids.max", most) : 0;
         if (r < 0)
             return cgroup_err(err, -r, dir->path, "pids.max");
         cg->asks_peak = true;
@@ -195,7 +196,8 @@ static int v1_cpu_counters(struct cgroup *cg)
     if (cgroup_kept_u64(cg, KEPT_CPU_TOTAL, &total) < 0)
         return -1;
     if (cgroup_kept_u64(cg, KEPT_CPU_SYS, &sys) < 0) {
-        if (cgroup_file_read(cg->dir[SLOT_CPUACCT].fd, "cpuacct.stat", text, sizeof(text)) <= 0 ||
+        _cleanup_close_ int fd = cgroup_dir_open(&cg->dir[SLOT_CPUACCT], "cpuacct.stat", O_RDONLY);
+        if (fd < 0 || cgroup_file_pread(fd, text, sizeof(text)) <= 0 ||
             cgroup_parse_key(text, "system", &sys) < 0)
             return -1;
         sys *= NS_PER_TICK;

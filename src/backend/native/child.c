@@ -135,11 +135,16 @@ static void child_become_guest(struct native_child *c)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
+static int child_own_namespace(int self, unsigned long which, const char *path)
+{
+    int fd = self < 0 ? -1 : ioctl(self, which, 0);
+    return fd >= 0 ? fd : sys_open(path, O_RDONLY | O_CLOEXEC);
+}
+
 int native_own_namespace(unsigned long which, const char *path)
 {
     _cleanup_close_ int self = sys_pidfd_open(getpid());
-    int fd = self < 0 ? -1 : ioctl(self, which, 0);
-    return fd >= 0 ? fd : sys_open(path, O_RDONLY | O_CLOEXEC);
+    return child_own_namespace(self, which, path);
 }
 
 static void child_write_file(struct native_child *c, const char *path, const char *text)
@@ -430,14 +435,19 @@ static void child_make_ipc(struct native_child *c)
         native_child_fail(c, "ipc namespace", errno == EINVAL ? ENOSYS : errno, "unshare");
 }
 
-/* For the process that becomes the guest, which was there before. By the process it costs less than
- * by its file (Linux 6.11). */
-static int child_open_ipc(struct native_child *c)
+/* For the process that becomes the guest, which was there before. By the process they cost less
+ * than by their files (Linux 6.11). */
+static void child_open_spaces(struct native_child *c, struct native_guest *g)
 {
-    int fd = native_own_namespace(SYS_PIDFD_GET_IPC_NAMESPACE, "/proc/self/ns/ipc");
-    if (fd < 0)
+    _cleanup_close_ int self = sys_pidfd_open(getpid());
+    g->ipc_fd = child_own_namespace(self, SYS_PIDFD_GET_IPC_NAMESPACE, "/proc/self/ns/ipc");
+    if (g->ipc_fd < 0)
         native_child_fail(c, "ipc namespace", errno, "open");
-    return fd;
+    if (!c->makes_mounts || !g->is_ahead)
+        return;
+    g->mounts_fd = child_own_namespace(self, SYS_PIDFD_GET_MNT_NAMESPACE, "/proc/self/ns/mnt");
+    if (g->mounts_fd < 0)
+        native_child_fail(c, "mount namespace", errno, "open");
 }
 
 /* Pages of the supervisor's that we write to are copied then, and while two processes run in one
@@ -456,6 +466,20 @@ static void child_take_names(struct native_child *c)
         native_child_fail(c, "hostname", errno, "sethostname");
 }
 
+/* What both processes need, done before there are two. Where the supervisor makes groups meanwhile
+ * the other core is taken, and who begins later loses nothing. Where it does not that core waits
+ * for the guest's process, which does its own part of it then. */
+static void child_prepare_both(struct native_child *c, struct native_guest *g)
+{
+    g->is_ahead = c->plan->cgroups.kind != HOST_CGROUP_V1;
+    if (g->is_ahead)
+        return;
+    if (c->makes_mounts)
+        child_make_mounts(c);
+    native_drop_bounding_set(c); /* 41 calls */
+    native_guest_forget_signals();
+}
+
 /* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
  * as much as all of our mounts, beginning before the ids are mapped, and fences itself as soon as
  * the places of the root are known. It goes on when nothing of the host is left in reach, which it
@@ -465,15 +489,15 @@ static void child_take_names(struct native_child *c)
 static _Noreturn void child_main_beside(struct native_child *c)
 {
     static struct native_guest guest;
-    guest = (struct native_guest){.child = c, .fence_fd = -1, .looks = true};
+    guest = (struct native_guest){.child = c, .fence_fd = -1, .mounts_fd = -1, .looks = true};
     child_touch_stack();
     child_take_names(c); /* first: its refusal is one of the tier (stage.c) */
-    if (c->makes_mounts)
-        child_make_mounts(c);    /* shared by both */
-    native_drop_bounding_set(c); /* 41 calls, once for both processes */
-    native_guest_begin(&guest);  /* soon: what it makes takes longest */
+    child_prepare_both(c, &guest);
+    native_guest_begin(&guest); /* soon: what it makes takes longest */
+    if (guest.is_ahead && c->makes_mounts)
+        child_make_mounts(c);
     child_make_ipc(c);
-    guest.ipc_fd = child_open_ipc(c);
+    child_open_spaces(c, &guest);
     child_become_guest(c);
     native_guest_step(&guest, NATIVE_IDS_MAPPED);
     guest.root_fd = native_root_make(c);
@@ -487,7 +511,7 @@ static _Noreturn void child_main_beside(struct native_child *c)
             native_netns_join(c, guest.pid);
         native_guest_clocks(&guest);
         native_guest_score(&guest);
-        native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
+        native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | (guest.is_ahead ? 1u << CAP_SETPCAP : 0));
         /* it is for the memory that both share: what there is to do in their /proc is done */
         child_hide(c);
         native_child_note_usage(c);
@@ -495,6 +519,10 @@ static _Noreturn void child_main_beside(struct native_child *c)
         native_guest_step(&guest, NATIVE_ROOT_ENTERED);
         native_root_forget(c);
         native_guest_step(&guest, NATIVE_HOST_GONE);
+        if (guest.is_ahead) { /* we execute nothing: it is the guest's that counts */
+            native_set_capabilities(c, 1u << CAP_SETPCAP);
+            native_drop_bounding_set(c);
+        }
         native_drop_last_capability(c);
         native_guest_wait_exec(&guest);
     }
@@ -529,7 +557,7 @@ static _Noreturn void child_main_after(struct native_child *c)
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
     child_hide(c);
 
-    struct native_guest guest = {.child = c, .sig_fd = sig_fd};
+    struct native_guest guest = {.child = c, .mounts_fd = -1, .sig_fd = sig_fd};
     guest.fence_fd = native_fence_make(c, -1);
     if (native_child_receive_groups(c) < 0)
         _exit(1);

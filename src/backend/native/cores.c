@@ -3,6 +3,7 @@
 #include "backend/native/native_internal.h"
 
 #include <sched.h>
+#include <string.h>
 #include <sys/syscall.h>
 
 #include "base/clock.h"
@@ -19,6 +20,17 @@ static long cores_set(pid_t pid, const cpu_set_t *set)
     return raw_call(SYS_sched_setaffinity, pid, sizeof(*set), set);
 }
 
+/* The C library looks at bit by bit. */
+static unsigned cores_count(const cpu_set_t *set)
+{
+    unsigned long words[sizeof(*set) / sizeof(unsigned long)];
+    unsigned n = 0;
+    memcpy(words, set, sizeof(words));
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+        n += words[i] ? (unsigned)__builtin_popcountl(words[i]) : 0;
+    return n;
+}
+
 void native_cores_note(struct native_child *c)
 {
     c->n_cores = 0;
@@ -26,7 +38,7 @@ void native_cores_note(struct native_child *c)
         return;
     CPU_ZERO(&c->cores); /* the kernel fills in as many bytes as it has processors for */
     if (raw_call(SYS_sched_getaffinity, 0, sizeof(c->cores), &c->cores) > 0)
-        c->n_cores = (unsigned)CPU_COUNT(&c->cores);
+        c->n_cores = cores_count(&c->cores);
 }
 
 void native_cores_give(const cpu_set_t *cores, pid_t pid)
@@ -41,7 +53,7 @@ void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid)
         return;
     cpu_set_t others = *cores;
     CPU_CLR(here, &others);
-    if (CPU_COUNT(&others) > 0)
+    if (cores_count(&others) > 0)
         cores_set(pid, &others);
 }
 
@@ -70,7 +82,7 @@ void native_cores_spread(struct native_guest *g)
         return;
     cpu_set_t others = g->cores;
     CPU_CLR(here, &others);
-    if (CPU_COUNT(&others) == 0)
+    if (cores_count(&others) == 0)
         return;
     /* The core it gets may be the supervisor's, whose groups it will need: it waits its turn there,
      * and is an ordinary process again when it has made its namespaces (plain manners). */
@@ -84,7 +96,7 @@ void native_cores_spread(struct native_guest *g)
  * its share by chance. False: there are no more than that. */
 static bool cores_fence(struct native_child *c, pid_t pid, const cpu_set_t *have)
 {
-    unsigned cores = c->plan->cores, first = 0, n = (unsigned)CPU_COUNT(have);
+    unsigned cores = c->plan->cores, first = 0, n = cores_count(have);
     cpu_set_t mine;
     if (!cores || n <= cores)
         return false;

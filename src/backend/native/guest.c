@@ -105,7 +105,7 @@ static void guest_unblock_signals(void)
 }
 
 /* What the caller, or we, ignore or block is nothing the guest should know of. */
-static void guest_forget_signals(void)
+void native_guest_forget_signals(void)
 {
     for (int sig = 1; sig < 65; sig++) /* fails for the two that have no other */
         raw_call(SYS_rt_sigaction, sig, no_signals, NULL, 8);
@@ -113,7 +113,7 @@ static void guest_forget_signals(void)
 
 static void guest_reset_signals(void)
 {
-    guest_forget_signals();
+    native_guest_forget_signals();
     guest_unblock_signals();
 }
 
@@ -406,21 +406,30 @@ static void guest_receive_groups(struct native_child *c)
     guest_check(c, r, "cgroup", "receive");
 }
 
+static bool guest_is_inside(struct native_guest *g, const struct stat *root)
+{
+    struct stat above;
+    long r = raw_call(SYS_newfstatat, AT_FDCWD, "/..", &above, 0);
+    guest_check(g->child, r, "pivot_root", "stat");
+    return above.st_dev == root->st_dev && above.st_ino == root->st_ino;
+}
+
 /* "/.." leads to what is mounted over the root: the host's files until pid 1's umount has taken
  * them away, then the root again. A look costs less than waiting for pid 1, which the kernel holds
- * for longer; if it is not so soon, pid 1 says when. */
+ * for longer; if it is not so soon, pid 1 says when. Whoever is not in that root by then never
+ * will be. */
 static void guest_see_host_gone(struct native_guest *g)
 {
-    struct stat own, above;
+    struct stat own;
     guest_check(g->child, raw_call(SYS_fstat, g->root_fd, &own), "pivot_root", "fstat");
     for (int i = 0; i < GUEST_LOOKS; i++) {
-        long r = raw_call(SYS_newfstatat, AT_FDCWD, "/..", &above, 0);
-        guest_check(g->child, r, "pivot_root", "stat");
-        if (above.st_dev == own.st_dev && above.st_ino == own.st_ino)
+        if (guest_is_inside(g, &own))
             return;
         raw_call(SYS_sched_yield); /* pid 1 may have woken us on its own core */
     }
     guest_wait(&g->step, NATIVE_HOST_GONE);
+    if (!guest_is_inside(g, &own))
+        native_child_fail(g->child, "pivot_root", EXDEV, "/");
 }
 
 NATIVE_OWN_STACK static int guest_main_beside(void *arg)
@@ -434,9 +443,15 @@ NATIVE_OWN_STACK static int guest_main_beside(void *arg)
         guest_check(c, raw_call(SYS_unshare, spaces), "network namespace", "unshare");
     guest_wait(&g->step, NATIVE_IDS_MAPPED);
     guest_check(c, raw_call(SYS_setns, g->ipc_fd, CLONE_NEWIPC), "ipc namespace", "setns");
+    if (g->mounts_fd >= 0)
+        guest_check(c, raw_call(SYS_setns, g->mounts_fd, CLONE_NEWNS), "mount namespace", "setns");
     native_child_take_ids(c);
     guest_tell(&g->done, NATIVE_SPACES_MADE);
 
+    if (g->is_ahead) {
+        native_drop_bounding_set(c);
+        native_guest_forget_signals();
+    }
     native_child_plain_manners(c);
     /* before the session: on a busy core the kernel takes a new one for a newcomer that has to wait
      * its turn, and there may be another core */
@@ -489,19 +504,19 @@ NATIVE_OWN_STACK static int guest_main_parked(void *arg)
     native_guest_start(g);
 }
 
-static void guest_clone_beside(struct native_guest *g, int (*fn)(void *))
+static void guest_clone_beside(struct native_guest *g, int (*fn)(void *), int flags)
 {
     g->tid = 1; /* the kernel clears it when this memory is no longer shared: execve or the end */
-    g->pid = clone(fn, guest_stack + GUEST_STACK,
-                   CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD, g, NULL, NULL, &g->tid);
+    flags |= CLONE_VM | CLONE_FILES | CLONE_CHILD_CLEARTID | SIGCHLD;
+    g->pid = clone(fn, guest_stack + GUEST_STACK, flags, g, NULL, NULL, &g->tid);
     if (g->pid < 0)
         native_child_fail(g->child, "fork", errno, "clone");
 }
 
 void native_guest_begin(struct native_guest *g)
 {
-    guest_forget_signals(); /* it has them from us */
-    guest_clone_beside(g, guest_main_beside);
+    /* how signals are taken is shared until its execve: who resets that does so for both */
+    guest_clone_beside(g, guest_main_beside, CLONE_SIGHAND);
     native_cores_spread(g);
 }
 
@@ -513,7 +528,7 @@ void native_guest_limit(struct native_guest *g)
 
 void native_guest_park(struct native_guest *g)
 {
-    guest_clone_beside(g, guest_main_parked);
+    guest_clone_beside(g, guest_main_parked, 0);
 }
 
 void native_guest_step(struct native_guest *g, uint32_t step)

@@ -31,18 +31,19 @@ static int ids_write(int dirfd, const char *name, const char *text)
 static int ids_map(pid_t pid, unsigned in_uid, unsigned out_uid, unsigned in_gid, unsigned out_gid,
                    bool refuse_setgroups)
 {
-    char path[32], uid_map[48], gid_map[48];
-    snprintf(path, sizeof(path), pid ? "/proc/%d" : "/proc/self", (int)pid);
-    snprintf(uid_map, sizeof(uid_map), "%u %u 1\n", in_uid, out_uid);
-    snprintf(gid_map, sizeof(gid_map), "%u %u 1\n", in_gid, out_gid);
-    _cleanup_close_ int dir = sys_open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (dir < 0)
+    char dir[32] = "/proc/self", path[48], map[48];
+    if (pid)
+        snprintf(dir, sizeof(dir), "/proc/%d", (int)pid);
+    str_join(path, sizeof(path), dir, "/", "setgroups");
+    if (refuse_setgroups && ids_write(AT_FDCWD, path, "deny") < 0)
         return -1;
-    if (refuse_setgroups && ids_write(dir, "setgroups", "deny") < 0)
+    str_join(path, sizeof(path), dir, "/", "uid_map");
+    snprintf(map, sizeof(map), "%u %u 1\n", in_uid, out_uid);
+    if (ids_write(AT_FDCWD, path, map) < 0)
         return -1;
-    if (ids_write(dir, "uid_map", uid_map) < 0 || ids_write(dir, "gid_map", gid_map) < 0)
-        return -1;
-    return 0;
+    str_join(path, sizeof(path), dir, "/", "gid_map");
+    snprintf(map, sizeof(map), "%u %u 1\n", in_gid, out_gid);
+    return ids_write(AT_FDCWD, path, map);
 }
 
 /* Guests of root get an id of their own: 512 per process id of a supervisor, so that no two living

@@ -224,9 +224,11 @@ _Noreturn void native_init_run(struct native_child *c, pid_t main_pid, struct na
 
     if (c->tells_begun)
         native_guest_forget();
-    int mounts_fd = c->leaves_mounts
-                        ? native_own_namespace(SYS_PIDFD_GET_MNT_NAMESPACE, "/proc/self/ns/mnt")
-                        : -1;
+    int mounts_fd = g->mounts_fd; /* where the guest had to be told of them, they are open */
+    if (!c->leaves_mounts)
+        util_close(&mounts_fd);
+    else if (mounts_fd < 0)
+        mounts_fd = native_own_namespace(SYS_PIDFD_GET_MNT_NAMESPACE, "/proc/self/ns/mnt");
     int listener = atomic_load(&status->listener_fd);
     const char word = NATIVE_WORD_BEGUN;
     if (c->tells_begun)

@@ -259,7 +259,7 @@ _Noreturn void native_keeper_main(struct native_child *c)
         native_child_fail(c, "dumpable", errno, "prctl");
 
     k.scoped = keeper_scope(c);
-    struct native_guest guest = {.child = c, .fence_fd = native_fence_make(c, -1)};
+    struct native_guest guest = {.child = c, .fence_fd = native_fence_make(c, -1), .mounts_fd = -1};
     keeper_serve_open_roots(&k);
     if (native_child_receive_groups(c) < 0)
         _exit(1);

@@ -297,10 +297,12 @@ struct native_guest {
     int sig_fd;         /* tells of ended children */
     pid_t pid;          /* its own, in the guest's pid namespace */
     /* where it works beside pid 1 */
-    int ipc_fd; /* the guest's ipc namespace, when the ids are mapped */
+    int ipc_fd;    /* the guest's ipc namespace, when the ids are mapped */
+    int mounts_fd; /* the same of its mounts, -1: it was born there */
     int root_fd;
     int clocks_fd;   /* of a prepared guest: where the offsets of its clocks go, -1: nowhere */
     bool looks;      /* each is nearly there when the other waits for it */
+    bool is_ahead;   /* it began before pid 1 had done anything for both */
     cpu_set_t cores; /* of whoever starts it */
     _Atomic bool is_spread;
     _Atomic int32_t tid;   /* not 0: it still shares our memory */
@@ -309,7 +311,7 @@ struct native_guest {
 };
 
 enum native_done {
-    NATIVE_SPACES_MADE = 1, /* network and time; it has the guest's ids */
+    NATIVE_SPACES_MADE = 1, /* network and time, ipc and mounts joined; it has the guest's ids */
     NATIVE_FENCED,          /* of a prepared guest: it waits for its order */
 };
 
@@ -340,6 +342,7 @@ uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, uint64_t 
 /* guest.c: the process that becomes the guest's program */
 pid_t native_guest_clone(struct native_guest *g); /* after pid 1, which waits for its execve */
 void native_guest_begin(struct native_guest *g);  /* beside pid 1 */
+void native_guest_forget_signals(void);           /* bare calls */
 /* The last steps, for who starts guests without a pid 1 of its own: rlimits; execve, or the reason
  * why not on the status page. Bare calls. */
 void native_guest_limits(struct native_child *c);

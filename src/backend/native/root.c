@@ -262,6 +262,8 @@ static void root_mask(struct root *r, const struct plan_op *op)
     /* not every kernel has every entry of /proc, and every name in it is the kernel's */
     if (strncmp(op->dst, "proc/", 5) == 0) {
         const char *cover = dir ? PLAN_EMPTY_DIR : PLAN_EMPTY_FILE;
+        if ((op->flags & PLAN_MASK_RARE) && access(op->dst, F_OK) < 0 && errno == ENOENT)
+            return;
         if (mount(cover, op->dst, NULL, MS_BIND, NULL) < 0 &&
             (errno != ENOENT || access(cover, F_OK) < 0))
             native_child_fail(r->c, "mask", errno, op->dst);

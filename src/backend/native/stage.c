@@ -14,7 +14,7 @@
 bool native_stage_is_tier(const char *stage)
 {
     static const char *const stages[] = {"ids",           "cgroup namespace",
-                                         "hostname",      "loopback",
+                                         "hostname",      "network namespace",
                                          "propagation",   "root",
                                          "proc",          "devpts",
                                          "scratch",       "pivot_root",

@@ -289,7 +289,7 @@ _Noreturn void warm_guest_main(struct native_child *c, unsigned id, bool has_net
     umask(022);
     if (chdir(p->cwd) < 0)
         native_child_fail(c, "working directory", errno, p->cwd);
-    guest = (struct native_guest){.child = c, .clocks_fd = -1};
+    guest = (struct native_guest){.child = c, .mounts_fd = -1, .clocks_fd = -1};
     guest.sig_fd = native_child_signals(c, false);
     native_drop_bounding_set(c); /* a new user namespace begins with all of them */
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN | 1u << CAP_SYS_TIME);

@@ -447,7 +447,7 @@ static void porter_serve(struct porter *p)
     atomic_store(&c->status->ready, 0);
     native_child_copy_files(c);
     porter_clocks(p);
-    p->guest = (struct native_guest){.child = c, .fence_fd = -1, .clocks_fd = -1};
+    p->guest = (struct native_guest){.child = c, .fence_fd = -1, .mounts_fd = -1, .clocks_fd = -1};
     p->guest.cloned_ns = clock_ns();
     p->had_others = false;
     c->noted = 0;

@@ -65,7 +65,7 @@ static _Noreturn void init_guarded(struct native_child *c)
     if (prctl(PR_SET_DUMPABLE, 0) < 0)
         native_child_fail(c, "dumpable", errno, "prctl");
     struct native_guest guest = {
-        .child = c, .fence_fd = native_fence_make(c, -1), .sig_fd = sig_fd};
+        .child = c, .fence_fd = native_fence_make(c, -1), .mounts_fd = -1, .sig_fd = sig_fd};
     native_child_note_usage(c);
     pid_t pid = native_guest_clone(&guest);
     if (pid < 0)

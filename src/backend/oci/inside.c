@@ -168,7 +168,7 @@ static _Noreturn void inside_watch(struct inside *in)
 int oci_inside_main(struct native_child *c)
 {
     static struct inside in = {.report_fd = -1};
-    struct native_guest guest = {.child = c, .fence_fd = -1, .sig_fd = -1};
+    struct native_guest guest = {.child = c, .fence_fd = -1, .mounts_fd = -1, .sig_fd = -1};
     sigset_t all;
     in.c = c;
     in.report_fd = open(OCI_REPORT, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
