@@ -531,6 +531,22 @@ def test_a_namespace_that_cannot_be_joined_is_the_tiers(full, need, tmp_path, wh
     assert len(seen) == 2 and not {os.readlink("/proc/self/ns/mnt"), os.readlink("/proc/self/ns/ipc")} & set(seen), seen
 
 
+@pytest.mark.parametrize("space", ["net", "mnt", "ipc", "uts", "none"])
+def test_a_namespace_that_is_used_up_is_the_tiers(full, need, space):
+    """The same for each kind, whichever of our processes notices first; with none used up the full wall stands."""
+    if os.geteuid() == 0:
+        pytest.skip("needs an ordinary user, whose counts are its own")
+    need(shutil.which("unshare"), "unshare is missing: install the Debian package util-linux")
+    spoil = f"echo 0 > /proc/sys/user/max_{space}_namespaces; " if space != "none" else ""
+    script = spoil + 'exec unshare -U --map-user=1000 --map-group=1000 "$0" run --json -- /bin/echo hi'
+    done = subprocess.run(["unshare", "-Ur", "/bin/sh", "-c", script, CORDON], env=host_env(), cwd="/", stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=HANG_S, check=False)
+    need(done.stdout, f"needs user namespaces in user namespaces: {done.stderr[:200]}")
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["stdout"]) == (0, "hi\n"), result
+    assert result["enforcement"]["tier"] == ("full" if space == "none" else "landlock"), result
+
+
 def test_rights_that_are_refused_inside_are_the_tiers(full):
     """As where a security module lets anybody make user namespaces and grants nothing in them: the other tier, no failure."""
     # root gives its bounding set up in the other tier as well
