@@ -33,11 +33,15 @@ static int body_fd(const uint8_t *data, size_t size)
 static void check_message(const struct message *m)
 {
     const char *begin = m->body, *end = begin + m->body_len;
-    check(m->argv && m->argv[0] && m->cwd);
+    check(m->argv && (m->argv[0] || m->is_source) && m->cwd);
     for (char **a = m->argv; *a; a++)
         check(*a >= begin && *a + strlen(*a) < end);
     for (char **e = m->environ; *e; e++)
         check(*e >= begin && *e + strlen(*e) < end);
+    for (char **p = m->places; *p; p++)
+        check(*p >= begin && *p + strlen(*p) < end);
+    if (m->is_source)
+        check(m->source >= begin && m->source + m->source_len <= end);
     for (size_t i = 0; i < m->n_settings; i++) {
         const struct policy_setting *s = &m->settings[i];
         check(strlen(s->name) > 0 || s->name >= begin);
@@ -76,7 +80,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct cordon_err err = {0};
     int r = message_receive(pair[1], &m, &err);
     if (r == 1) {
-        if (err.code == 0)
+        if (err.code == 0 && !m.is_stats && message_parse(&m, &err) == 0)
             check_message(&m);
         message_done(&m);
     }
