@@ -1,10 +1,12 @@
-/* What fences the guest in: capabilities and Landlock. Runs in the guest's pid 1; the capabilities
- * also in the process that becomes its program, which shares pid 1's memory: hence the bare calls.
+/* What fences the guest in: capabilities, Landlock, an AppArmor profile. Runs in the guest's pid 1;
+ * capabilities and profile also in the process that becomes its program, which shares pid 1's
+ * memory: hence the bare calls.
  */
 #include "backend/native/native_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -137,4 +139,29 @@ int native_fence_make(struct native_child *c, int root_fd)
             close(fd);
     }
     return ruleset;
+}
+
+/* Asks for an AppArmor profile at the next execve. The folder exists since Linux 5.8 wherever
+ * AppArmor is in use; the older attr/exec beside it may belong to another security module and is
+ * not tried. The kernel checks the name now (ENOENT) and the change at the execve, which then
+ * fails: there is no way on without the profile. 0 or -errno. */
+int native_fence_apparmor(const char *name)
+{
+    static const char word[] = "exec ";
+    char text[sizeof(word) + PATH_MAX];
+    size_t len = strlen(name);
+    if (len == 0 || len >= PATH_MAX)
+        return -EINVAL;
+    memcpy(text, word, sizeof(word) - 1);
+    memcpy(text + sizeof(word) - 1, name, len);
+    len += sizeof(word) - 1;
+
+    long fd = raw_call(SYS_openat, AT_FDCWD, "/proc/thread-self/attr/apparmor/exec",
+                       O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return (int)fd;
+    /* one write is one request: a short one must not be continued */
+    long n = raw_call(SYS_write, fd, text, len);
+    raw_call(SYS_close, fd);
+    return n == (long)len ? 0 : n < 0 ? (int)n : -EIO;
 }

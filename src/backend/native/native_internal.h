@@ -209,7 +209,7 @@ int native_collect_receive(int go_fd);
 void native_child_wipe_arguments(struct native_child *c);
 void native_child_plain_manners(struct native_child *c);
 void native_child_plain_score(struct native_child *c, const char *path);
-/* Puts the plan's files into the working directory. */
+/* child_files.c: puts the plan's files into the working directory. */
 void native_child_copy_files(struct native_child *c);
 void native_child_leave_keyring(struct native_child *c);
 /* The ids of the guest, when they are mapped. Bare calls. */
@@ -337,6 +337,7 @@ void native_set_capabilities(struct native_child *c, unsigned set); /* effective
 int native_fence_make(struct native_child *c, int root_fd);
 /* File rights that an ABI of Landlock knows, and what a rule gives of them. */
 uint64_t native_fence_handled(int abi, bool light);
+int native_fence_apparmor(const char *name); /* bare calls; 0 or -errno */
 uint64_t native_fence_allowed(const struct plan_fence *f, bool is_dir, uint64_t handled);
 
 /* guest.c: the process that becomes the guest's program */
@@ -359,7 +360,6 @@ void native_guest_wait_exec(struct native_guest *g);
 void native_guest_forget(void);
 /* In the supervisor: the guest may start, as far as its v1 groups are concerned. */
 void native_guest_limited(struct native_status *status);
-int native_fence_apparmor(const char *name);
 /* cores.c: the process that becomes the guest leaves pid 1's core to it, until it takes back all,
  * or as many as the plan says */
 /* The cores of the supervisor, before the clone; and pid 1 begins on another one than its. */
