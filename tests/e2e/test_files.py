@@ -362,3 +362,13 @@ def test_outputs_to_descriptors_are_checked_first(full, tmp_path):
     for words in (["--output", "*=fd:77"], ["--output", "*=fd:"], ["--output", "*=fd:x"]):
         done = cordon("run", *words, "--", "/bin/true")
         assert done.returncode in (64, 78) and "fd:" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name", ["{}", "{}/x", "x/{}"])
+def test_a_name_that_no_file_system_takes_is_the_callers(shared, name):
+    """255 bytes are one part's most."""
+    (shared / "f").write_text("text")
+    fits = name.format("n" * 255)
+    assert run("--file", f"{fits}={shared / 'f'}", "--", "/bin/cat", fits).out == "text"
+    r = run("--file", f"{name.format('n' * 256)}={shared / 'f'}", "--", "/bin/true")
+    assert r.code == 78 and r.result["error"].startswith("files: ") and r.result["verdict"] == "sandbox_error", r

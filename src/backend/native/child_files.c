@@ -10,18 +10,27 @@
 
 #include "base/util.h"
 
+#define FILES_STEP 256
+
+static void files_take_step(struct native_child *c, const char *name, size_t len,
+                            char ret_step[static FILES_STEP])
+{
+    if (len < FILES_STEP) {
+        memcpy(ret_step, name, len);
+        ret_step[len] = '\0';
+        return;
+    }
+    native_child_fail(c, "files", ENAMETOOLONG, name);
+}
+
 /* The folder a file goes into, made where it is missing. No step follows a link: the working
  * directory may be the caller's, and the host's root may still be in reach. */
 static int files_open_folder(struct native_child *c, const char *name, const char **ret_last)
 {
-    char step[256];
+    char step[FILES_STEP];
     int dir = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (const char *slash; dir >= 0 && (slash = strchr(name, '/')); name = slash + 1) {
-        size_t len = (size_t)(slash - name);
-        if (len >= sizeof(step))
-            native_child_fail(c, "files", ENAMETOOLONG, name);
-        memcpy(step, name, len);
-        step[len] = '\0';
+        files_take_step(c, name, (size_t)(slash - name), step);
         if (mkdirat(dir, step, 0755) < 0 && errno != EEXIST)
             native_child_fail(c, "files", errno, name);
         int next = openat(dir, step, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

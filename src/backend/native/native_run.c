@@ -177,11 +177,13 @@ static void finish_denials(const struct native_status *st, struct backend_outcom
                 (struct backend_denial){nr == NATIVE_CALLS - 1 ? -1 : nr, st->denials[nr]};
 }
 
-/* A file of the caller's to be put in, where the workspace or a mount has something else. */
+/* A file of the caller's to be put in, where the workspace or a mount has something else, or whose
+ * name no file system takes. */
 static bool finish_is_in_the_way(const struct native_status *st)
 {
     return str_eq(st->stage, "files") &&
-           (st->fail_errno == ENOTDIR || st->fail_errno == EEXIST || st->fail_errno == EROFS);
+           (st->fail_errno == ENOTDIR || st->fail_errno == EEXIST || st->fail_errno == EROFS ||
+            st->fail_errno == ENAMETOOLONG);
 }
 
 /* A mount of the caller's has no place where it was to go. */
@@ -206,6 +208,8 @@ static void finish_hint(const struct native_status *st, struct cordon_err *err)
     else if (finish_is_in_the_way(st) && st->fail_errno == EROFS)
         err_hint(err, "files are put into the working directory, and the workspace is read-only: "
                       "DIR:overlay");
+    else if (finish_is_in_the_way(st) && st->fail_errno == ENAMETOOLONG)
+        err_hint(err, "no part of a file's name may have more than 255 bytes");
     else if (finish_is_in_the_way(st))
         err_hint(err, "files are put in below folders, over nothing that is there and through "
                       "no link: choose another name");
