@@ -1,5 +1,6 @@
 /* Ordinary system calls as programs make them, each with a little work behind it: messages through
- * a pipe, blocks and small files read, names looked up, descriptors waited for. */
+ * a pipe, blocks and small files read, names looked up, descriptors waited for. With a second
+ * argument behind a filter of one instruction. */
 #include "work.h"
 
 #include <fcntl.h>
@@ -7,7 +8,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define ROUNDS 60000
 
@@ -39,10 +39,12 @@ int main(int argc, char **argv)
     uint64_t start;
     int file, rc;
 
-    if (argc != 2) {
-        fputs("usage: calls DIR\n", stderr);
+    if (argc < 2) {
+        fputs("usage: calls DIR [filter]\n", stderr);
         return 2;
     }
+    if (argc > 2)
+        work_filter();
     snprintf(path, sizeof(path), "%s/bench-calls.XXXXXX", argv[1]);
     file = mkstemp(path);
     work_check(file >= 0, path);

@@ -33,10 +33,12 @@ int main(int argc, char **argv)
     uint64_t start;
     int dir, rc;
 
-    if (argc != 2) {
-        fputs("usage: file DIR\n", stderr);
+    if (argc < 2) {
+        fputs("usage: file DIR [filter]\n", stderr);
         return 2;
     }
+    if (argc > 2)
+        work_filter();
     snprintf(path, sizeof(path), "%s/bench-file.XXXXXX", argv[1]);
     work_check(mkdtemp(path) != NULL, path);
     dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -44,11 +44,14 @@ static void stay_on_one_core(void)
     work_check(sched_setaffinity(0, sizeof(set), &set) == 0, "sched_setaffinity");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     pthread_t t[2];
     uint64_t start;
 
+    (void)argv;
+    if (argc > 1)
+        work_filter();
     stay_on_one_core();
     start = work_now_ns();
     for (int i = 0; i < CREATED; i++) {

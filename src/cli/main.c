@@ -17,8 +17,6 @@
 #include "cli/cli.h"
 #include "policy/fields.h"
 
-#define MAIN_STACK ((size_t)28 * 1024)
-
 const struct cli_verb *const cli_verbs[] = {
     &cli_verb_run,
     &cli_verb_test,
@@ -132,21 +130,12 @@ static int main_version(void)
     return cli_print(&out);
 }
 
-/* The stack a run will need, in one go instead of one page fault after the other (or so, before
- * Linux 5.14). */
-static void main_stack(void)
-{
-    uintptr_t top = (uintptr_t)__builtin_frame_address(0) & ~(uintptr_t)4095;
-    madvise((void *)(top - MAIN_STACK), MAIN_STACK, SYS_MADV_POPULATE_WRITE);
-}
-
 int main(int argc, char **argv)
 {
     if (argc == 1 && str_eq(argv[0], PLAN_OCI_INIT))
         return oci_init_main(); /* pid 1 of a container of ours */
     native_main_argv = argv;
     libexec_is_command = true;
-    main_stack();
     main_fill_stdio();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ,

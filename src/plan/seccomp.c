@@ -16,6 +16,10 @@
 #include "plan/seccomp_profile.h"
 #include "plan/seccomp_table.h"
 
+/* Enough for the built-in filter with all options, and little of the stack that every run touches.
+ */
+#define BUILTIN_MOST 400
+
 /* What happens to a number: the built-in rule in the low half, the profile's in the high one. Equal
  * values need one leaf. */
 struct run {
@@ -32,7 +36,9 @@ struct tree {
 
 static uint32_t leaf_of(const struct tree *t, unsigned nr)
 {
-    uint16_t rule = seccomp_check_resolve(t->options, seccomp_table_rule(nr));
+    uint16_t rule = seccomp_table_rule(nr);
+    if (SECCOMP_RULE_KIND(rule) != SECCOMP_TABLE_ALLOW)
+        rule = seccomp_check_resolve(t->options, rule);
     enum seccomp_table_kind kind = SECCOMP_RULE_KIND(rule);
     if (!t->profile || kind == SECCOMP_TABLE_REFUSE || kind == SECCOMP_TABLE_ERRNO)
         return rule; /* a profile cannot loosen */
@@ -88,23 +94,24 @@ static int finish(const struct seccomp_asm *a, struct seccomp_prog *ret_prog,
                   struct cordon_err *err)
 {
     if (a->full)
-        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
-                       "system-call filter: more than %d instructions", BPF_MAXINSNS);
+        return 1;
     struct sock_filter *insns = malloc(a->count * sizeof(*insns));
     if (!insns)
         return err_nomem(err, "plan");
-    memcpy(insns, a->insns + BPF_MAXINSNS - a->count, a->count * sizeof(*insns));
+    memcpy(insns, a->insns + a->room - a->count, a->count * sizeof(*insns));
     *ret_prog = (struct seccomp_prog){insns, (unsigned short)a->count};
     return 0;
 }
 
-int seccomp_build_with(const struct seccomp_options *options, const struct seccomp_profile *profile,
-                       struct seccomp_prog *ret_prog, struct cordon_err *err)
+/* 1: there is not enough room */
+static int build_in(struct sock_filter *insns, unsigned room, const struct seccomp_options *options,
+                    const struct seccomp_profile *profile, struct seccomp_prog *ret_prog,
+                    struct cordon_err *err)
 {
-    struct tree t; /* 36 KB, most of it never touched */
+    struct tree t;
     t.options = options;
     t.profile = profile;
-    seccomp_asm_init(&t.assembler);
+    seccomp_asm_init(&t.assembler, insns, room);
 
     size_t n = 0;
     for (unsigned nr = 0; nr < SECCOMP_TABLE_SIZE; nr++) {
@@ -125,6 +132,28 @@ int seccomp_build_with(const struct seccomp_options *options, const struct secco
     unsigned start = seccomp_asm_if(a, BPF_JEQ, AUDIT_ARCH_X86_64, body, foreign);
     seccomp_asm_load(a, offsetof(struct seccomp_data, arch), start);
     return finish(a, ret_prog, err);
+}
+
+/* A profile's filter may be as long as the kernel takes it: 32 KB of stack. */
+static __attribute__((noinline)) int build_long(const struct seccomp_options *options,
+                                                const struct seccomp_profile *profile,
+                                                struct seccomp_prog *ret_prog,
+                                                struct cordon_err *err)
+{
+    struct sock_filter insns[BPF_MAXINSNS];
+    int r = build_in(insns, BPF_MAXINSNS, options, profile, ret_prog, err);
+    if (r > 0)
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                       "system-call filter: more than %d instructions", BPF_MAXINSNS);
+    return r;
+}
+
+int seccomp_build_with(const struct seccomp_options *options, const struct seccomp_profile *profile,
+                       struct seccomp_prog *ret_prog, struct cordon_err *err)
+{
+    struct sock_filter insns[BUILTIN_MOST];
+    int r = build_in(insns, BUILTIN_MOST, options, profile, ret_prog, err);
+    return r > 0 ? build_long(options, profile, ret_prog, err) : r;
 }
 
 int seccomp_build(const struct seccomp_options *options, struct seccomp_prog *ret_prog,

@@ -4,8 +4,10 @@
 /* Two helpers may be written between choosing a label and the jump that uses it. */
 #define REACH 250
 
-void seccomp_asm_init(struct seccomp_asm *a)
+void seccomp_asm_init(struct seccomp_asm *a, struct sock_filter *insns, unsigned room)
 {
+    a->insns = insns;
+    a->room = room;
     a->count = 0;
     a->full = false;
     a->rets_len = 0;
@@ -13,12 +15,12 @@ void seccomp_asm_init(struct seccomp_asm *a)
 
 static unsigned emit(struct seccomp_asm *a, uint16_t code, uint8_t jt, uint8_t jf, uint32_t k)
 {
-    if (a->count == BPF_MAXINSNS) {
+    if (a->count == a->room) {
         a->full = true;
         return a->count;
     }
     a->count++;
-    a->insns[BPF_MAXINSNS - a->count] = (struct sock_filter){code, jt, jf, k};
+    a->insns[a->room - a->count] = (struct sock_filter){code, jt, jf, k};
     return a->count;
 }
 
@@ -46,7 +48,7 @@ static unsigned near_label(struct seccomp_asm *a, unsigned label)
 {
     if (a->count - label <= REACH)
         return label;
-    const struct sock_filter *target = &a->insns[BPF_MAXINSNS - label];
+    const struct sock_filter *target = &a->insns[a->room - label];
     if (target->code == (BPF_RET | BPF_K))
         return seccomp_asm_ret(a, target->k);
     return emit(a, BPF_JMP | BPF_JA, 0, 0, a->count - label);

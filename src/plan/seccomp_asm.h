@@ -15,7 +15,8 @@
 #define SECCOMP_ASM_RETS 24
 
 struct seccomp_asm {
-    struct sock_filter insns[BPF_MAXINSNS]; /* the last `count` are in use */
+    struct sock_filter *insns; /* the last `count` of `room` are in use */
+    unsigned room;             /* BPF_MAXINSNS at most */
     unsigned count;
     bool full; /* sticky: the program did not fit */
     struct {
@@ -25,8 +26,7 @@ struct seccomp_asm {
     unsigned rets_len;
 };
 
-/* Leaves the big array alone. */
-void seccomp_asm_init(struct seccomp_asm *a);
+void seccomp_asm_init(struct seccomp_asm *a, struct sock_filter *insns, unsigned room);
 
 unsigned seccomp_asm_ret(struct seccomp_asm *a, uint32_t action);
 /* test is BPF_JEQ, BPF_JGT, BPF_JGE or BPF_JSET: compares the accumulator with k. */

@@ -54,7 +54,7 @@ char *value_path(const char *base, const char *path)
 const char *value_env(char *const *vars, const char *name, size_t len)
 {
     for (; vars && *vars; vars++) {
-        if (strncmp(*vars, name, len) == 0 && (*vars)[len] == '=')
+        if (**vars == *name && strncmp(*vars, name, len) == 0 && (*vars)[len] == '=')
             return *vars + len + 1;
     }
     return NULL;

@@ -243,27 +243,26 @@ static void out_writable(struct loop_watch *w, uint32_t events)
     out_push(w->data);
 }
 
-/* Of the first streams of a process: from its own memory, so that a short run maps nothing. */
-static struct {
-    bool used[STREAM_FIRST];
-    char memory[STREAM_FIRST][STREAM_CHUNK];
-} stream_first;
+/* Of the first streams of a process: from its own memory, so that a short run maps nothing. What
+ * says who has them lies elsewhere: a stream that carries nothing touches none of it. */
+static char stream_first[STREAM_FIRST][STREAM_CHUNK];
+static bool stream_first_used[STREAM_FIRST];
 
 static char *stream_chunk_new(void)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(stream_first.used); i++)
-        if (!stream_first.used[i]) {
-            stream_first.used[i] = true;
-            return stream_first.memory[i];
+    for (size_t i = 0; i < STREAM_FIRST; i++)
+        if (!stream_first_used[i]) {
+            stream_first_used[i] = true;
+            return stream_first[i];
         }
     return malloc(STREAM_CHUNK);
 }
 
 static void stream_chunk_free(char *chunk)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(stream_first.used); i++)
-        if (chunk == stream_first.memory[i]) {
-            stream_first.used[i] = false;
+    for (size_t i = 0; i < STREAM_FIRST; i++)
+        if (chunk == stream_first[i]) {
+            stream_first_used[i] = false;
             return;
         }
     free(chunk);

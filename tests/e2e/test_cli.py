@@ -702,3 +702,12 @@ def test_works_below_tight_limits_of_the_caller(limit):
     done = subprocess.run(["/bin/bash", "-c", f"ulimit {limit} && exec {CORDON} run -- /bin/echo hi"],
                           capture_output=True, text=True, env=host_env(), timeout=30)
     assert (done.returncode, done.stdout) == (0, "hi\n"), (limit, done.returncode, done.stderr)
+
+
+def test_root_may_have_one_process_of_a_user_only():
+    """Its guests have a user of their own, whose second process is one too many: root's own are not counted."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: an ordinary user's own processes count")
+    done = subprocess.run(["/bin/bash", "-c", f"ulimit -u 1 && exec {CORDON} run -- /bin/echo hi"],
+                          capture_output=True, text=True, env=host_env(), timeout=30)
+    assert (done.returncode, done.stdout) == (0, "hi\n"), (done.returncode, done.stderr)

@@ -157,12 +157,11 @@ static void child_write_file(struct native_child *c, const char *path, const cha
 
 void native_clock_text(struct native_child *c, char *ret_text, size_t size)
 {
-    struct timespec mono, boot;
-    clock_gettime(CLOCK_MONOTONIC, &mono);
-    clock_gettime(CLOCK_BOOTTIME, &boot);
-    snprintf(ret_text, size, "monotonic -%lld 0\nboottime -%lld 0\n", (long long)mono.tv_sec,
-             (long long)boot.tv_sec);
-    c->clock_offset_ns = (uint64_t)mono.tv_sec * 1000000000u;
+    uint64_t second = 1000000000u, mono = clock_ns_of(CLOCK_MONOTONIC) / second;
+    uint64_t boot = clock_ns_of(CLOCK_BOOTTIME) / second;
+    snprintf(ret_text, size, "monotonic -%llu 0\nboottime -%llu 0\n", (unsigned long long)mono,
+             (unsigned long long)boot);
+    c->clock_offset_ns = mono * second;
 }
 
 /* The clocks of the guest begin at zero: neither the host's uptime nor anything that tells two runs
@@ -378,7 +377,7 @@ static void child_open_spaces(struct native_child *c, struct native_guest *g)
     g->ipc_fd = child_own_namespace(self, SYS_PIDFD_GET_IPC_NAMESPACE, "/proc/self/ns/ipc");
     if (g->ipc_fd < 0)
         native_child_fail(c, "ipc namespace", errno, "open");
-    if (!c->makes_mounts || !g->is_ahead)
+    if (!c->makes_mounts)
         return;
     g->mounts_fd = child_own_namespace(self, SYS_PIDFD_GET_MNT_NAMESPACE, "/proc/self/ns/mnt");
     if (g->mounts_fd < 0)
@@ -402,38 +401,53 @@ static void child_take_names(struct native_child *c)
 }
 
 /* What both processes need, done before there are two. Where the supervisor makes groups meanwhile
- * the other core is taken, and who begins later loses nothing. Where it does not that core waits
- * for the guest's process, which does its own part of it then. */
+ * the core that the other one will have is taken, and who begins later loses nothing; all it does
+ * not have to do itself counts. Where it does not that core waits for the guest's process, which
+ * begins at once and does its own part of it. */
 static void child_prepare_both(struct native_child *c, struct native_guest *g)
 {
-    g->is_ahead = c->plan->cgroups.kind != HOST_CGROUP_V1;
+    struct rlimit most;
+    /* the guest's user may have one process only, and the clone is not root's any more */
+    bool is_one = getrlimit(RLIMIT_NPROC, &most) == 0 && most.rlim_cur < 2;
+    g->is_ahead = c->plan->cgroups.kind != HOST_CGROUP_V1 || is_one;
     if (g->is_ahead)
         return;
     if (c->makes_mounts)
         child_make_mounts(c);
+    child_make_ipc(c);
     native_drop_bounding_set(c); /* 41 calls */
     native_guest_forget_signals();
+    native_child_leave_keyring(c);
+    child_become_guest(c);
+}
+
+/* The rest of it, for a guest's process that is there. */
+static void child_prepare_rest(struct native_child *c, struct native_guest *g)
+{
+    if (!g->is_ahead)
+        return;
+    if (c->makes_mounts)
+        child_make_mounts(c);
+    child_make_ipc(c);
+    child_open_spaces(c, g);
+    child_become_guest(c);
 }
 
 /* The process that becomes the guest works beside us: it makes the namespaces that cost the kernel
- * as much as all of our mounts, beginning before the ids are mapped, and fences itself as soon as
- * the places of the root are known. It goes on when nothing of the host is left in reach, which it
- * sees for itself: the kernel takes the host's files away in a moment, but comes back to us only
- * when every core has taken notice. We keep the rights for that and for the last drop until then,
- * with nothing else to do. */
+ * as much as all of our mounts, and fences itself as soon as the places of the root are known. It
+ * goes on when nothing of the host is left in reach, which it sees for itself: the kernel takes the
+ * host's files away in a moment, but comes back to us only when every core has taken notice. We
+ * keep the rights for that and for the last drop until then, with nothing else to do. */
 static _Noreturn void child_main_beside(struct native_child *c)
 {
     static struct native_guest guest;
-    guest = (struct native_guest){.child = c, .fence_fd = -1, .mounts_fd = -1, .looks = true};
+    guest = (struct native_guest){
+        .child = c, .fence_fd = -1, .ipc_fd = -1, .mounts_fd = -1, .looks = true};
     child_touch_stack();
     child_take_names(c); /* first: its refusal is one of the tier (stage.c) */
     child_prepare_both(c, &guest);
     native_guest_begin(&guest); /* soon: what it makes takes longest */
-    if (guest.is_ahead && c->makes_mounts)
-        child_make_mounts(c);
-    child_make_ipc(c);
-    child_open_spaces(c, &guest);
-    child_become_guest(c);
+    child_prepare_rest(c, &guest);
     native_guest_step(&guest, NATIVE_IDS_MAPPED);
     guest.root_fd = native_root_make(c);
     guest.fence_fd = native_fence_make(c, guest.root_fd);

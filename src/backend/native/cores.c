@@ -41,29 +41,59 @@ void native_cores_note(struct native_child *c)
         c->n_cores = cores_count(&c->cores);
 }
 
+static bool cores_here(unsigned *ret_core)
+{
+    return raw_call(SYS_getcpu, ret_core, NULL, NULL) >= 0 && *ret_core < CPU_SETSIZE;
+}
+
 void native_cores_give(const cpu_set_t *cores, pid_t pid)
 {
     cores_set(pid, cores);
 }
 
-void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid)
+static void cores_leave(const cpu_set_t *cores, unsigned here, pid_t pid)
 {
-    unsigned here;
-    if (n_cores < 2 || raw_call(SYS_getcpu, &here, NULL, NULL) < 0 || here >= CPU_SETSIZE)
-        return;
     cpu_set_t others = *cores;
     CPU_CLR(here, &others);
     if (cores_count(&others) > 0)
         cores_set(pid, &others);
 }
 
-/* The kernel wakes a new process where its parent runs when the cores have been busy lately, and we
- * go on there: making the groups, a third of a millisecond. Never where the guest would have pid
- * 1's cores from it (native_child_is_beside): native_cores_gather() gives it ours. */
+void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid)
+{
+    unsigned here;
+    if (n_cores > 1 && cores_here(&here))
+        cores_leave(cores, here, pid);
+}
+
+/* The kernel wakes a new process where its parent runs when the cores have been busy lately, and
+ * the parent goes on there: making the groups, a third of a millisecond. So it is sent to another
+ * one; by itself if it comes to run first, for it is about to choose a core for the process that
+ * becomes the guest, and two on one core and none on the other is what comes of choosing before.
+ * Never where the guest would have pid 1's cores from it (native_child_is_beside):
+ * native_cores_gather() gives it ours. */
+static bool cores_are_parted(const struct native_child *c)
+{
+    return c->plan->cgroups.kind == HOST_CGROUP_V1 && c->n_cores > 1;
+}
+
+void native_cores_before(struct native_child *c)
+{
+    if (cores_are_parted(c) && !cores_here(&c->core))
+        c->n_cores = 0;
+}
+
 void native_cores_begin(struct native_child *c, pid_t pid)
 {
-    if (c->plan->cgroups.kind == HOST_CGROUP_V1)
+    if (cores_are_parted(c))
         native_cores_leave(&c->cores, c->n_cores, pid);
+}
+
+void native_cores_born(struct native_child *c)
+{
+    unsigned here;
+    if (cores_are_parted(c) && cores_here(&here) && here == c->core)
+        cores_leave(&c->cores, here, 0);
 }
 
 /* The kernel likes to put a new process behind its parent when the other cores happen to do a
@@ -78,7 +108,7 @@ void native_cores_spread(struct native_guest *g)
         g->cores = g->child->cores;
     else if (raw_call(SYS_sched_getaffinity, 0, sizeof(g->cores), &g->cores) < 0)
         return;
-    if (raw_call(SYS_getcpu, &here, NULL, NULL) < 0 || here >= CPU_SETSIZE)
+    if (!cores_here(&here))
         return;
     cpu_set_t others = g->cores;
     CPU_CLR(here, &others);

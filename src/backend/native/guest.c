@@ -247,13 +247,21 @@ static void guest_enter(struct native_child *c)
         raw_call(SYS_exit_group, 127);
 }
 
+/* Who may not share memory with us on the way into a time namespace (before Linux 6.3) is in it
+ * already, where the clock has begun anew. */
+static void guest_note_start(struct native_guest *g)
+{
+    struct native_child *c = g->child;
+    uint64_t now_ns = clock_ns();
+    c->status->started_ns = now_ns < g->cloned_ns ? now_ns + c->clock_offset_ns : now_ns;
+    g->has_noted = true;
+}
+
 NATIVE_OWN_STACK _Noreturn void native_guest_start(struct native_guest *g)
 {
     struct native_child *c = g->child;
-    /* Who may not share memory with us on the way into a time namespace (before Linux 6.3) is in it
-     * already, where the clock has begun anew. */
-    uint64_t now_ns = clock_ns();
-    c->status->started_ns = now_ns < g->cloned_ns ? now_ns + c->clock_offset_ns : now_ns;
+    if (!g->has_noted)
+        guest_note_start(g);
     if (c->plan->enter)
         guest_enter(c);
     /* What pid 1 has told stays told: its failure is ours, and no guest starts after it. */
@@ -310,6 +318,7 @@ NATIVE_OWN_STACK static int guest_main_after(void *arg)
     guest_wait_limited(g->child);
     if (!g->child->plan->own_kernel)
         guest_note_usage(g->child->status);
+    guest_note_start(g); /* nor to tell the time */
     guest_seal(g->child);
     native_guest_start(g);
 }
@@ -406,6 +415,16 @@ static void guest_see_host_gone(struct native_guest *g)
         native_child_fail(g->child, "pivot_root", EXDEV, "/");
 }
 
+/* What pid 1 made, or became, after our birth. */
+NATIVE_OWN_STACK static void guest_join(struct native_guest *g)
+{
+    struct native_child *c = g->child;
+    guest_check(c, raw_call(SYS_setns, g->ipc_fd, CLONE_NEWIPC), "ipc namespace", "setns");
+    if (g->mounts_fd >= 0)
+        guest_check(c, raw_call(SYS_setns, g->mounts_fd, CLONE_NEWNS), "mount namespace", "setns");
+    native_child_take_ids(c);
+}
+
 NATIVE_OWN_STACK static int guest_main_beside(void *arg)
 {
     struct native_guest *g = arg;
@@ -415,16 +434,15 @@ NATIVE_OWN_STACK static int guest_main_beside(void *arg)
     int spaces = (p->host_network ? 0 : CLONE_NEWNET) | (p->time_ns ? CLONE_NEWTIME : 0);
     if (spaces)
         guest_check(c, raw_call(SYS_unshare, spaces), "network namespace", "unshare");
-    guest_wait(&g->step, NATIVE_IDS_MAPPED);
-    guest_check(c, raw_call(SYS_setns, g->ipc_fd, CLONE_NEWIPC), "ipc namespace", "setns");
-    if (g->mounts_fd >= 0)
-        guest_check(c, raw_call(SYS_setns, g->mounts_fd, CLONE_NEWNS), "mount namespace", "setns");
-    native_child_take_ids(c);
+    guest_wait(&g->step, NATIVE_IDS_MAPPED); /* and pid 1 has placed us */
+    if (g->is_ahead)
+        guest_join(g);
     guest_tell(&g->done, NATIVE_SPACES_MADE);
 
     if (g->is_ahead) {
         native_drop_bounding_set(c);
         native_guest_forget_signals();
+        native_child_leave_keyring(c);
     }
     native_child_plain_manners(c);
     /* before the session: on a busy core the kernel takes a new one for a newcomer that has to wait
@@ -432,7 +450,6 @@ NATIVE_OWN_STACK static int guest_main_beside(void *arg)
     native_cores_gather(g);
     guest_session(c);
     guest_unblock_signals(); /* not before: those of a terminal are no longer for us */
-    native_child_leave_keyring(c);
     raw_call(SYS_umask, 022);
     native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
     guest_receive_groups(c);

@@ -324,10 +324,13 @@ static pid_t start_first(struct native_start *s, int *ret_pidfd, bool *ret_host_
     if (plan->tier == TIER_FULL && !s->child.makes_mounts)
         flags |= CLONE_NEWNS;
     s->child.has_netns = native_again_netns_begin(plan, &s->n->net_slot);
+    native_cores_before(&s->child);
     pid_t pid = start_clone(s, flags, ret_pidfd);
     int e = errno;
     if (pid > 0)
         native_cores_begin(&s->child, pid);
+    else if (pid == 0)
+        native_cores_born(&s->child);
     if (pid != 0 && s->child.has_netns)
         native_again_netns_end();
     if (pid < 0) {

@@ -128,6 +128,7 @@ struct native_child {
     bool makes_mounts; /* pid 1 makes the mount namespace, not the clone */
     cpu_set_t cores;   /* of the supervisor of a single run */
     unsigned n_cores;  /* so many; 0: nobody is placed */
+    unsigned core;     /* where it ran when it cloned us */
     bool is_alone;     /* the supervisor has no other guest, and ends after it */
     bool tells_begun;  /* the supervisor has work that waits until the guest runs */
 };
@@ -303,6 +304,7 @@ struct native_guest {
     int clocks_fd;   /* of a prepared guest: where the offsets of its clocks go, -1: nowhere */
     bool looks;      /* each is nearly there when the other waits for it */
     bool is_ahead;   /* it began before pid 1 had done anything for both */
+    bool has_noted;  /* when it began: not to be asked behind the caller's filter */
     cpu_set_t cores; /* of whoever starts it */
     _Atomic bool is_spread;
     _Atomic int32_t tid;   /* not 0: it still shares our memory */
@@ -362,9 +364,12 @@ void native_guest_forget(void);
 void native_guest_limited(struct native_status *status);
 /* cores.c: the process that becomes the guest leaves pid 1's core to it, until it takes back all,
  * or as many as the plan says */
-/* The cores of the supervisor, before the clone; and pid 1 begins on another one than its. */
+/* The cores of the supervisor, and the one it is on, before the clone; pid 1 begins on another one
+ * than its: _begin in the supervisor and _born in pid 1, whoever comes first. */
 void native_cores_note(struct native_child *c);
+void native_cores_before(struct native_child *c);
 void native_cores_begin(struct native_child *c, pid_t pid);
+void native_cores_born(struct native_child *c);
 /* The process gets all of these cores; all but the one we run on. */
 void native_cores_give(const cpu_set_t *cores, pid_t pid);
 void native_cores_leave(const cpu_set_t *cores, unsigned n_cores, pid_t pid);

@@ -125,22 +125,28 @@ static void ready_name(uint64_t key, char ret_name[static READY_NAME])
 }
 
 /* Nobody but root can have put anything there. */
-static bool ready_is_roots(const char *path, struct stat *ret_st)
+static bool ready_may_be_trusted(const struct stat *st)
 {
-    return lstat(path, ret_st) == 0 && S_ISDIR(ret_st->st_mode) && ret_st->st_uid == 0 &&
-           (ret_st->st_mode & 022) == 0;
+    return S_ISDIR(st->st_mode) && st->st_uid == 0 && (st->st_mode & 022) == 0;
 }
 
-/* Whoever takes something away from these, or adds to them, changes their time. */
+static bool ready_is_roots(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && ready_may_be_trusted(&st);
+}
+
+/* Whoever takes something away from these, or adds to them, changes their time. The last one is the
+ * root itself. */
 static const char *const ready_stamped[] = {"/etc", "/dev", "/var", ""};
 
-static bool ready_is_whole(const char *path)
+static bool ready_is_whole(const char *path, struct stat *ret_st)
 {
     char part[sizeof(((struct native_child *)NULL)->ready_path) + 8];
-    struct stat st;
     for (size_t i = 0; i < ARRAY_SIZE(ready_stamped); i++) {
         str_join(part, sizeof(part), path, ready_stamped[i], "");
-        if (lstat(part, &st) < 0 || st.st_mtim.tv_sec != READY_STAMP || st.st_mtim.tv_nsec != 0)
+        if (lstat(part, ret_st) < 0 || ret_st->st_mtim.tv_sec != READY_STAMP ||
+            ret_st->st_mtim.tv_nsec != 0)
             return false;
     }
     return true;
@@ -157,8 +163,8 @@ void native_ready_find(struct native_child *c)
     ready_name(key, name);
     str_join(c->ready_path, sizeof(c->ready_path), READY_DIR, "/", name);
     c->ready_ino = 0;
-    if (!ready_is_roots(READY_DIR, &st) || !ready_is_whole(c->ready_path) ||
-        !ready_is_roots(c->ready_path, &st))
+    if (!ready_is_roots(READY_DIR) || !ready_is_whole(c->ready_path, &st) ||
+        !ready_may_be_trusted(&st))
         return; /* the path stays: it can be made */
     c->ready_dev = st.st_dev;
     c->ready_ino = st.st_ino;
@@ -219,12 +225,11 @@ static bool ready_make_node(struct root *r, const struct plan_op *op)
 /* The folders that lead to it are 0755 and root's: a name in the way that is not is left alone. */
 static int ready_open_dir(void)
 {
-    struct stat st;
     mode_t mask = umask(022); /* everybody's commands read root's notes beside it */
     bool made = (mkdir(REACH_ROOT_DIR, 0755) == 0 || errno == EEXIST) &&
                 (mkdir(READY_DIR, 0755) == 0 || errno == EEXIST);
     umask(mask);
-    if (!made || !ready_is_roots(REACH_ROOT_DIR, &st) || !ready_is_roots(READY_DIR, &st))
+    if (!made || !ready_is_roots(REACH_ROOT_DIR) || !ready_is_roots(READY_DIR))
         return -1;
     return open(READY_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
@@ -351,7 +356,7 @@ void native_ready_make(const char *path, const struct plan *p)
     _cleanup_close_ int dir = geteuid() == 0 ? ready_open_dir() : -1;
     if (dir < 0)
         return;
-    if (ready_is_roots(path, &st) && ready_is_whole(path))
+    if (ready_is_whole(path, &st) && ready_may_be_trusted(&st))
         return; /* somebody made it meanwhile */
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
         native_ready_distrust(path);
