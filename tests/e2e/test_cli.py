@@ -704,7 +704,7 @@ def test_works_below_tight_limits_of_the_caller(limit):
     assert (done.returncode, done.stdout) == (0, "hi\n"), (limit, done.returncode, done.stderr)
 
 
-def test_root_may_have_one_process_of_a_user_only():
+def test_root_may_have_one_process_of_a_user_only(full):
     """Its guests have a user of their own, whose second process is one too many: root's own are not counted."""
     if os.geteuid() != 0:
         pytest.skip("needs root: an ordinary user's own processes count")
