@@ -199,7 +199,7 @@ static bool finish_is_unreachable(const struct guest *g, const struct native_sta
            str_eq(st->stage, "landlock");
 }
 
-/* What the caller named does not fit what is there: another name helps. */
+/* What the caller named does not fit what is there: another name helps; or its limit is too low. */
 static void finish_hint(const struct native_status *st, struct cordon_err *err)
 {
     if (finish_has_no_place(st))
@@ -213,6 +213,9 @@ static void finish_hint(const struct native_status *st, struct cordon_err *err)
     else if (finish_is_in_the_way(st))
         err_hint(err, "files are put in below folders, over nothing that is there and through "
                       "no link: choose another name");
+    else if (st->fail_errno == EAGAIN && str_eq(st->stage, "fork"))
+        err_hint(err, "the guest's user has as many processes as the caller's limit lets it have: "
+                      "raise that one (ulimit -u)");
 }
 
 static void finish_state(struct guest *g, struct backend_outcome *o, struct cordon_err *err)
