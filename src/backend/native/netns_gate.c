@@ -230,6 +230,13 @@ static int gate_guest_side(const struct plan_net *net, int family)
     struct netlink_addr synth = v4 ? gate_addr4(NETWIRE_SYNTH4, NETWIRE_SYNTH4_BITS)
                                    : gate_addr6(synth6, 0, NETWIRE_SYNTH6_BITS);
     struct netlink_addr all = {.family = family};
+    /* An IPv6 address becomes local only when a worker of the kernel's comes to it, milliseconds
+     * later where namespaces come and go. Who dials it before that (a published port) would ask the
+     * link for its neighbour, and wait for seconds. */
+    struct netlink_addr self = own;
+    self.prefix_len = 128;
+    if (!v4)
+        netlink_route(nl, GATE_LO, RTN_LOCAL, &self, NULL);
     netlink_address(nl, GATE_LINK, &own);
     netlink_neighbour(nl, GATE_LINK, &via, gate_mac);
     /* what is not allowed goes to the gate too where that can see and refuse it; elsewhere the
