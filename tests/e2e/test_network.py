@@ -674,6 +674,14 @@ def test_publish_with_few_descriptors(net):
         child.communicate()
 
 
+def test_own_address_is_local_from_the_first_moment_on(net):
+    """The kernel's own entry for it, on the link, comes when a worker has the time: until then a published port's dial would wait for a neighbour."""
+    r = net.run("--publish", "18080:9000", "--", "/bin/cat", "/proc/net/ipv6_route")
+    rows = [line.split() for line in r.result["stdout"].splitlines()]
+    own = {row[-1] for row in rows if row[:2] == ["fd636f72646f6e010000000000000002", "80"]}
+    assert "lo" in own, r
+
+
 def test_publish_records_and_refuses(net):
     """Nobody listens: the connection ends, and the record says so; nothing of ours answers there."""
     child = net.start("--json", "--publish", "18080:9000", "--time-limit", "30s", "--", "/usr/bin/python3", "-I", "-S", "-c",
