@@ -60,7 +60,7 @@ int main(int argc, char **argv)
         struct cgroup *cg;
         struct cgroup_usage usage;
         uint64_t start = now_ns();
-        if (cgroup_create(&where, &limits, &cg, &err) < 0 ||
+        if (cgroup_create(&where, &limits, CGROUP_OWN_TASKS, &cg, &err) < 0 ||
             (where.kind == HOST_CGROUP_V1 && cgroup_create_v1(cg, &where, &limits, &err) < 0)) {
             fprintf(stderr, "groups: %s\n", err.message);
             return 1;

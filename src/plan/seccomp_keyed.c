@@ -15,7 +15,8 @@
 #include "base/util.h"
 #include "plan/seccomp_asm.h"
 
-static const unsigned keyed_calls[] = {SYS_clone3, SYS_unshare, SYS_setns, SYS_prctl};
+static const unsigned keyed_calls[] = {SYS_clone3, SYS_unshare, SYS_setns, SYS_prctl,
+                                       SYS_sched_setaffinity};
 /* What makes an object that outlives its process, or may leave a trace in the network namespace;
  * sockets by their family, as nothing but these two does. */
 static const unsigned noted_calls[] = {SYS_shmget, SYS_semget, SYS_msgget, SYS_mq_open};

@@ -40,21 +40,25 @@ struct ledger {
 
 struct sample_watch {
     struct walk walk;
+    struct sample_stat root, beside; /* as they were at the first look: they, and nobody else */
     struct walk_set now, before;
     struct ledger user, sys;
     struct shared_watch shared;
     struct sockets_watch sockets;
 };
 
-int sample_open(pid_t root, struct sample_watch **ret_watch, struct cordon_err *err)
+int sample_open(pid_t root, pid_t beside, struct sample_watch **ret_watch, struct cordon_err *err)
 {
     struct sample_watch *watch = calloc(1, sizeof(*watch));
     if (!watch)
         return err_nomem(err, "sample");
     watch->walk.root = root;
+    watch->walk.beside = beside;
     watch->walk.proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (watch->walk.proc_fd < 0) {
+    if (watch->walk.proc_fd < 0 || walk_read_stat(&watch->walk, root, &watch->root) < 0 ||
+        (beside && walk_read_stat(&watch->walk, beside, &watch->beside) < 0)) {
         err_set(err, CORDON_ERR_INTERNAL, "sample", errno, "/proc");
+        util_close(&watch->walk.proc_fd);
         free(watch);
         return -1;
     }
@@ -98,10 +102,13 @@ static void account_cpu(struct sample_watch *watch, struct sample *sample)
     uint64_t gone_user = 0, gone_sys = 0, got_user = 0, got_sys = 0;
     for (size_t i = 0; i < watch->now.n; i++) {
         const struct sample_stat *st = &watch->now.list[i].stat;
-        bool is_root = watch->now.list[i].pid == watch->walk.root;
-        user += st->cutime + (is_root ? 0 : st->utime);
-        sys += st->cstime + (is_root ? 0 : st->stime);
+        bool is_own = walk_is_own(&watch->walk, watch->now.list[i].pid);
+        user += st->cutime + (is_own ? 0 : st->utime);
+        sys += st->cstime + (is_own ? 0 : st->stime);
     }
+    /* of guests before this one, 0 where nobody is beside the root */
+    user -= MIN(user, watch->beside.cutime);
+    sys -= MIN(sys, watch->beside.cstime);
     for (size_t i = 0; i < watch->before.n; i++) {
         const struct walk_process *old = &watch->before.list[i];
         const struct walk_process *new = walk_set_find(&watch->now, old->pid);
@@ -124,7 +131,7 @@ static bool is_in_parents_memory(const struct sample_watch *watch,
                                  const struct walk_process *process)
 {
     const struct walk_process *parent = walk_set_find(&watch->now, process->stat.ppid);
-    if (!parent || parent->pid == watch->walk.root)
+    if (!parent || walk_is_own(&watch->walk, parent->pid))
         return false;
     long r = syscall(SYS_kcmp, process->memory_pid, parent->memory_pid, KCMP_VM_TYPE, 0, 0);
     if (r >= 0)
@@ -155,7 +162,7 @@ static uint64_t detailed_memory(const struct sample_watch *watch, uint64_t page,
     for (size_t i = 0; i < watch->now.n; i++) {
         const struct walk_process *process = &watch->now.list[i];
         uint64_t rss = process->stat.rss_pages * page, pss = rss, shared = 0;
-        if (process->pid == watch->walk.root || !rss || is_in_parents_memory(watch, process))
+        if (walk_is_own(&watch->walk, process->pid) || !rss || is_in_parents_memory(watch, process))
             continue;
         if (clock_ns() > end) {
             rest_rss += rss;
@@ -197,7 +204,7 @@ static void account_memory(struct sample_watch *watch, const struct sample_optio
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), kernel = 0, held = 0, shown = 0;
     for (size_t i = 0; i < watch->now.n; i++) {
         const struct walk_process *process = &watch->now.list[i];
-        if (process->pid == watch->walk.root)
+        if (walk_is_own(&watch->walk, process->pid))
             continue;
         sample->memory_bytes += process->stat.rss_pages * page;
         sample->tasks += (unsigned)process->stat.threads;
@@ -220,6 +227,14 @@ static void account_memory(struct sample_watch *watch, const struct sample_optio
     sample->memory_bytes += held - MIN(held, shown) + kernel;
 }
 
+/* Their numbers may be somebody else's when they are gone. */
+static bool is_same_tree(const struct sample_watch *watch)
+{
+    const struct walk_set *now = &watch->now;
+    return now->list[0].stat.start == watch->root.start &&
+           (!watch->walk.beside || now->list[1].stat.start == watch->beside.start);
+}
+
 int sample_tree(struct sample_watch *watch, const struct sample_options *options,
                 struct sample *ret_sample)
 {
@@ -230,7 +245,7 @@ int sample_tree(struct sample_watch *watch, const struct sample_options *options
     struct walk_set swap = watch->before;
     watch->before = watch->now;
     watch->now = swap;
-    if (walk_tree(&watch->walk, &watch->now, &sample.truncated) < 0) {
+    if (walk_tree(&watch->walk, &watch->now, &sample.truncated) < 0 || !is_same_tree(watch)) {
         watch->now.n = 0;
         return -1;
     }
@@ -262,7 +277,7 @@ void sample_stop(struct sample_watch *watch, bool stop)
         for (size_t i = 0; i < seen.n; i++) {
             const struct walk_process *process = &seen.list[i];
             const struct walk_process *known = walk_set_find(&last, process->pid);
-            if (process->pid == watch->walk.root ||
+            if (walk_is_own(&watch->walk, process->pid) ||
                 (known && known->stat.start == process->stat.start))
                 continue;
             is_new = true;

@@ -35,13 +35,13 @@ struct sample_options {
 
 struct sample_watch;
 
-/* root: the guest's pid 1, or the keeper (a subreaper) in tier landlock; a child of ours that is
- * not reaped while it is watched. It is Cordon's own: its memory and its task are not counted, the
- * CPU time of the children it reaped is. */
-int sample_open(pid_t root, struct sample_watch **ret_watch, struct cordon_err *err);
+/* root: the guest's pid 1, or the keeper (a subreaper) in tier landlock. It is Cordon's own: its
+ * memory and its task are not counted, the CPU time of the children it reaped is. beside: another
+ * one like it, which has had other guests: what it reaps counts from now on; 0: none. */
+int sample_open(pid_t root, pid_t beside, struct sample_watch **ret_watch, struct cordon_err *err);
 void sample_close(struct sample_watch *watch);
-/* -1 when the root is gone or /proc cannot be read. CPU time never falls from one call to the next,
- * also when a process ignores SIGCHLD so that the kernel forgets what its children used. */
+/* -1 when one of them is gone or /proc cannot be read. CPU time never falls from one call to the
+ * next, also when a process ignores SIGCHLD so that the kernel forgets what its children used. */
 int sample_tree(struct sample_watch *watch, const struct sample_options *options,
                 struct sample *ret_sample);
 /* Stops or continues every process below the root, in passes until none is new. The guest can

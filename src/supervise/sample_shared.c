@@ -132,7 +132,7 @@ uint64_t shared_held(struct shared_watch *watch, const struct walk *walk,
         watch->list[i].seen = false;
     for (size_t i = 0; i < set->n; i++) {
         const struct walk_process *process = &set->list[i];
-        if (process->pid == walk->root || process->stat.state == 'Z')
+        if (walk_is_own(walk, process->pid) || process->stat.state == 'Z')
             continue;
         /* It may hold as much as it has addresses for. */
         if (!note_process(watch, walk, process->memory_pid, deadline_ns))

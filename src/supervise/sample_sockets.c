@@ -61,7 +61,7 @@ static pid_t count_used(const struct walk *walk, const struct walk_set *set, uin
     for (size_t i = 0; i < set->n && tries < ASK_TRIES; i++) {
         char path[40], text[512];
         pid_t pid = set->list[i].memory_pid;
-        if (set->list[i].pid == walk->root || set->list[i].stat.state == 'Z')
+        if (walk_is_own(walk, set->list[i].pid) || set->list[i].stat.state == 'Z')
             continue;
         tries++;
         snprintf(path, sizeof(path), "%d/net/sockstat", (int)pid);
@@ -298,7 +298,7 @@ static uint64_t count_closed(const struct walk *walk, const struct walk_set *set
     if (used <= known)
         return 0;
     for (size_t i = 0; i < set->n; i++)
-        if (set->list[i].pid != walk->root)
+        if (!walk_is_own(walk, set->list[i].pid))
             add_open(walk, set->list[i].memory_pid, tally);
     known = tally_count(tally) + own + CLOSED_FEW + 1;
     return tally->failed ? 0 : used - MIN(used, known);

@@ -345,18 +345,29 @@ static int walk_all(const struct walk *walk, struct walk_set *set, bool *truncat
     return r < 0 ? -1 : 0;
 }
 
+/* Those whom orphans, and children that nobody else has, come to. */
+static int visit_own(const struct walk *walk, struct walk_set *set, bool *truncated)
+{
+    int r = visit_threads(walk, set, walk->root, 1, truncated);
+    if (r < 0 || !walk->beside)
+        return r;
+    int more = visit_threads(walk, set, walk->beside, 1, truncated);
+    return more < 0 ? more : r + more;
+}
+
 int walk_tree(const struct walk *walk, struct walk_set *set, bool *ret_truncated)
 {
     bool truncated = false;
     set->n = 0;
     if (set->table)
         memset(set->table, 0, set->table_size * sizeof(*set->table));
-    if (visit(walk, set, walk->root, &truncated) != 1)
+    if (visit(walk, set, walk->root, &truncated) != 1 ||
+        (walk->beside && visit(walk, set, walk->beside, &truncated) != 1))
         return -1;
 
-    size_t next = 0;
+    size_t next = set->n;
     for (int pass = 0; pass < ROOT_PASSES; pass++) {
-        int r = visit_threads(walk, set, walk->root, 1, &truncated);
+        int r = visit_own(walk, set, &truncated);
         if (r == -ENOENT && pass == 0) {
             if (walk_all(walk, set, &truncated) < 0)
                 return -1;
@@ -366,7 +377,7 @@ int walk_tree(const struct walk *walk, struct walk_set *set, bool *ret_truncated
             return -1;
         if (pass > 0 && r <= 0)
             break;
-        for (next = MAX(next, (size_t)1); next < set->n; next++) {
+        for (; next < set->n; next++) {
             const struct walk_process *process = &set->list[next];
             /* A copy of what is needed: the list may move while it grows. */
             pid_t pid = process->pid;

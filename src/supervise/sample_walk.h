@@ -7,6 +7,7 @@
 
 struct walk {
     pid_t root;
+    pid_t beside; /* another process of Cordon's whose children are the guest's; 0: none */
     int proc_fd;
     unsigned max; /* processes per walk */
 };
@@ -25,7 +26,14 @@ struct walk_set {
     size_t table_size;
 };
 
-/* Fills the set anew, the root first. -1 when the root cannot be read or memory is out. */
+/* Is it Cordon's own? */
+static inline bool walk_is_own(const struct walk *walk, pid_t pid)
+{
+    return pid == walk->root || pid == walk->beside;
+}
+
+/* Fills the set anew, the root first, then who is beside it. -1 when one of them cannot be read or
+ * memory is out. */
 int walk_tree(const struct walk *walk, struct walk_set *set, bool *ret_truncated);
 /* Adds what the walk before this one saw and which is still there: the kernel's lists of children
  * may skip one while they change. */

@@ -240,7 +240,7 @@ static void watch_tree(struct supervised *s, uint64_t now_ns)
                                      .own_sockets =
                                          s->plan->net ? plan_net_inner(s->plan->net) : 0};
     s->next_look_ns = now_ns + WATCH_FAST_NS;
-    if (!s->sampler && sample_open(s->guest.pid, &s->sampler, NULL) < 0)
+    if (!s->sampler && sample_open(s->guest.pid, s->guest.beside, &s->sampler, NULL) < 0)
         return;
     if (sample_tree(s->sampler, &options, &now) < 0)
         return;

@@ -11,8 +11,7 @@ import pytest
 from cordon import Sandbox, SandboxError
 from test_warm import READY, alive, children, end, named, prepared
 
-pytestmark = [pytest.mark.full_tier("guests are prepared in tier full only"),
-              pytest.mark.skipif(os.geteuid() != 0, reason="rooms need control groups that hold every limit: root's")]
+pytestmark = pytest.mark.full_tier("guests are prepared in tier full only")
 
 HEAD = r"""
 import ctypes, errno, json, os, resource, signal, socket, struct, subprocess, sys, threading, time
@@ -168,6 +167,14 @@ SPOILS = {
 }
 
 
+# Where no group holds memory and shares, these are refused; and so they leave nothing.
+NEED_GROUPS = {"shared memory", "shared memory that is gone", "semaphores", "messages", "the cores of pid 1"}
+
+
+def has_groups(result):
+    return result.enforcement["layers"]["cgroup"] != "none"
+
+
 def guest_after(sandbox, code):
     """The room before, the guest in it, and the view of the next guest."""
     for _ in range(20):
@@ -192,6 +199,9 @@ def test_what_leaves_nothing_keeps_the_room(sandbox, what):
 def test_what_would_show_ends_the_room(sandbox, what):
     for _ in range(2):
         before, result, after = guest_after(sandbox, SPOILS[what])
+        if what in NEED_GROUPS and not has_groups(result):
+            assert "Error" in result.stderr and result.denials
+            continue
         assert "Error" not in result.stderr, result.stderr
         assert after["room"][0] != before["room"][0], what
         assert after["pids"] == ["1", "2"]
@@ -322,6 +332,77 @@ def test_a_limit_that_was_hit_is_not_the_next_ones():
             assert run(sandbox, "[os.waitpid(os.fork() or os._exit(0), 0) for _ in range(30)]").exit_code == 0
 
 
+# Whose child it becomes: of the guest itself, of pid 1, of the porter.
+KINDS = {
+    "a child": "pid = os.fork()",
+    "an orphan": "pid = os.fork()\nif pid == 0:\n    os.fork() and os._exit(0)",
+    "a sibling": "pid = libc.syscall(56, 0x8000 | 17, 0, 0, 0, 0)",
+}
+BESIDE = """
+KIND
+if pid == 0:
+    WORK
+    os._exit(0)
+time.sleep(5)
+"""
+BURN = "while True: pass"
+
+
+def beside(kind, work):
+    return BESIDE.replace("KIND", KINDS[kind]).replace("WORK", work)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_memory_of_whoever_belongs_to_the_guest_counts(kind):
+    with Sandbox(timeout=20, max_memory_mb=64) as sandbox:
+        settled(sandbox)
+        result = run(sandbox, beside(kind, "x = bytearray(150 << 20); time.sleep(5)"))
+        assert result.verdict == "memory_limit"
+        small = run(sandbox, beside(kind, "x = bytearray(20 << 20)").replace("sleep(5)", "sleep(0.3)"))
+        assert small.verdict == "ok" and small.processes_peak in (2, 3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cpu_time_of_whoever_belongs_to_the_guest_counts(kind):
+    with Sandbox(timeout=20, cpu_time=0.4) as sandbox:
+        settled(sandbox)
+        result = run(sandbox, beside(kind, BURN))
+        assert result.verdict == "cpu_time_limit" and result.wall_ms < 4000
+        assert 380 < result.cpu_user_ms + result.cpu_sys_ms < 1500
+        # that of an earlier guest does not
+        for _ in range(4):
+            assert run(sandbox, "t = time.process_time()\nwhile time.process_time() - t < 0.15: pass").verdict == "ok"
+            assert prepared(sandbox, ["sleep", "0.1"]).cpu_user_ms < 50
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cpu_time_of_whom_a_limit_ended_is_known(sandbox, kind):
+    settled(sandbox)
+    result = run(sandbox, beside(kind, BURN), timeout=0.6)
+    assert result.verdict == "time_limit" and 350 < result.cpu_user_ms + result.cpu_sys_ms < 1500
+    after = prepared(sandbox)
+    assert after.cpu_user_ms + after.cpu_sys_ms < 50
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cpu_time_of_who_was_left_is_known(sandbox, kind):
+    settled(sandbox)
+    result = run(sandbox, beside(kind, BURN).replace("sleep(5)", "sleep(0.5)"))
+    assert result.verdict == "ok" and 250 < result.cpu_user_ms + result.cpu_sys_ms < 1500
+
+
+def test_a_share_is_held_in_every_guest():
+    """Whole cores by affinity, the rest by standing still, where no group does either."""
+    with Sandbox(timeout=20, cpu_limit=50) as sandbox:
+        settled(sandbox)
+        for _ in range(2):
+            result = run(sandbox, "print(len(os.sched_getaffinity(0)))\nend = time.monotonic() + 1.2\nwhile time.monotonic() < end: pass")
+            used = result.cpu_user_ms + result.cpu_sys_ms
+            assert used < 0.75 * result.wall_ms and result.throttled_ms > 200
+            assert has_groups(result) or result.stdout == "1\n"
+            assert run(sandbox, "pass").throttled_ms == 0
+
+
 def test_a_time_limit_ends_the_guest_and_its_room_alone(sandbox):
     for _ in range(3):
         result = run(sandbox, "signal.signal(15, signal.SIG_IGN); time.sleep(60)", timeout=0.3)
@@ -363,7 +444,7 @@ print(json.dumps(found))
 
 
 def test_what_opens_the_filter_for_the_porter_is_a_key(sandbox):
-    """clone3, unshare, setns and prctl with all kinds of fifth and sixth arguments."""
+    """clone3, unshare, setns, prctl and sched_setaffinity with all kinds of fifth and sixth arguments."""
     code = """
 import random
 words = [0, 1, 2**64 - 1, 2**63] + [random.getrandbits(64) for _ in range(2000)]
@@ -371,7 +452,7 @@ found = set()
 for _ in range(3000):
     a, b = ctypes.c_ulong(random.choice(words)), ctypes.c_ulong(random.choice(words))
     z = ctypes.c_long(0)
-    for nr, first, second in ((272, 0x10000000, 0), (308, 0, 0x10000000), (157, 24, 0)):
+    for nr, first, second in ((272, 0x10000000, 0), (308, 0, 0x10000000), (157, 24, 0), (203, 1, 0)):
         if libc.syscall(nr, ctypes.c_long(first), ctypes.c_long(second), z, z, a, b) == 0: found.add(nr)
     if libc.syscall(435, z, ctypes.c_long(88), z, z, a, b) >= 0 or ctypes.get_errno() != errno.ENOSYS: found.add(435)
 print(sorted(found))
@@ -413,7 +494,8 @@ def test_killed_with_a_guest(sandbox, name):
 
 
 def descriptors(pid):
-    return len(os.listdir(f"/proc/{pid}/fd"))
+    """Those of processes that hide are root's to count."""
+    return len(os.listdir(f"/proc/{pid}/fd")) if os.geteuid() == 0 else 0
 
 
 def test_nothing_grows_with_the_runs(sandbox):

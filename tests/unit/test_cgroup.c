@@ -308,7 +308,7 @@ static struct cgroup *make(const struct plan_limits *limits)
 {
     struct cgroup *cg = NULL;
     struct cordon_err err = {0};
-    if (cgroup_create(&place, limits, &cg, &err) < 0 ||
+    if (cgroup_create(&place, limits, CGROUP_OWN_TASKS, &cg, &err) < 0 ||
         cgroup_create_v1(cg, &place, limits, &err) < 0)
         fail_msg("%s", err.message);
     return cg;
@@ -680,7 +680,7 @@ static void nothing_stays_after_a_failure(void **state)
         snprintf(place.cpu, sizeof(place.cpu), "/proc/nowhere");
     else
         snprintf(place.v2, sizeof(place.v2), "/proc/nowhere");
-    int r = cgroup_create(&place, &limits, &cg, &err);
+    int r = cgroup_create(&place, &limits, CGROUP_OWN_TASKS, &cg, &err);
     if (r == 0)
         r = cgroup_create_v1(cg, &place, &limits, &err);
     place = real;
@@ -759,7 +759,7 @@ static void time_of_one_process(void **state)
         struct cgroup_usage usage;
         struct cordon_err err = {0};
         uint64_t ns = 20000000;
-        assert_int_equal(cgroup_create(&place, &limits, &cg, &err), 0);
+        assert_int_equal(cgroup_create(&place, &limits, CGROUP_OWN_TASKS, &cg, &err), 0);
         if (cases[i].serves_one)
             cgroup_serves_one(cg);
         assert_int_equal(cgroup_create_v1(cg, &place, &limits, &err), 0);
@@ -798,7 +798,7 @@ static void swap_has_its_limit(void **state)
         struct sysinfo host;
         uint64_t bytes = 0;
         assert_int_equal(sysinfo(&host), 0);
-        assert_int_equal(cgroup_create(&place, &limits, &cg, &err), 0);
+        assert_int_equal(cgroup_create(&place, &limits, CGROUP_OWN_TASKS, &cg, &err), 0);
         if (late)
             cgroup_serves_one(cg);
         assert_int_equal(cgroup_create_v1(cg, &place, &limits, &err), 0);

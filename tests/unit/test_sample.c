@@ -261,7 +261,7 @@ static struct tree plant(void (*body)(int ready, int go))
     close(go[0]);
     struct tree tree = {.root = pid, .ready = ready[0], .go = go[1]};
     assert_int_equal(read(tree.ready, &c, 1), 1);
-    assert_int_equal(sample_open(pid, &tree.watch, NULL), 0);
+    assert_int_equal(sample_open(pid, 0, &tree.watch, NULL), 0);
     return tree;
 }
 

@@ -224,12 +224,13 @@ static void take_controls(struct cgroup *cg, const struct host_cgroups *where,
 }
 
 int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
-                  struct cgroup **ret_cgroup, struct cordon_err *err)
+                  unsigned own_tasks, struct cgroup **ret_cgroup, struct cordon_err *err)
 {
     struct cgroup *cg = calloc(1, sizeof(*cg));
     if (!cg)
         return err_nomem(err, "cgroup");
     cg->cpu_fd = -1;
+    cg->own_tasks = own_tasks;
     for (int i = 0; i < KEPT_COUNT; i++)
         cg->kept[i] = -1;
     for (int slot = 0; slot < SLOT_COUNT; slot++)
@@ -343,8 +344,8 @@ static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_
     uint64_t user, sys;
     if (cgroup_v2_cpu(cg, &user, &sys) < 0)
         return -1;
-    /* Pid 1 is in this group from its clone on; groups of version 1 the guest enters by itself,
-     * when the work of its start is done. */
+    /* Pid 1, or who becomes the guest, is in this group from its clone on; groups of version 1 the
+     * guest enters by itself, when the work of its start is done. */
     *ret_user_ns = user - MIN(user, cg->own_user_ns);
     *ret_sys_ns = sys - MIN(sys, cg->own_sys_ns);
     return 0;

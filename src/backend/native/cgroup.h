@@ -51,9 +51,12 @@ unsigned cgroup_offers(const struct host_cgroups *where);
 
 /* Makes the v2 group, where there is one, and writes its limits. Nothing is left behind on failure.
  * A controller that the host does not offer is left out: see cgroup_controls(). Worth calling also
- * where .kind is NONE but .v2 is not empty: kill, CPU time and freezer without limits. */
+ * where .kind is NONE but .v2 is not empty: kill, CPU time and freezer without limits. own_tasks:
+ * so many of Cordon's own will be in the v2 group beside the guest, and are not counted: its pid 1,
+ * or none (guests of a room). */
+#define CGROUP_OWN_TASKS 1u
 int cgroup_create(const struct host_cgroups *where, const struct plan_limits *limits,
-                  struct cgroup **ret_cgroup, struct cordon_err *err);
+                  unsigned own_tasks, struct cgroup **ret_cgroup, struct cordon_err *err);
 /* Makes the v1 groups beside it; then they can be entered, and hold nothing. On failure of this and
  * the next two cgroup_destroy() clears up. */
 int cgroup_make_v1(struct cgroup *cg, const struct host_cgroups *where,

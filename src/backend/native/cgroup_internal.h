@@ -12,8 +12,6 @@
 /* Four numbers of at most 20 digits. */
 #define CGROUP_NAME_MAX 96
 #define CGROUP_PATH_MAX (HOST_PATH_MAX + CGROUP_NAME_MAX)
-/* Cordon's own pid 1 lives in the guest's v2 group (but in none of v1). */
-#define CGROUP_OWN_TASKS 1
 #define CGROUP_PIDS_MAX UINT64_C(4194304) /* the kernel takes no larger limit, and has no more */
 
 /* In the order they are made; removed in reverse. The first one that a place offers is the anchor:
@@ -50,6 +48,7 @@ struct cgroup {
     struct cgroup_dir dir[SLOT_COUNT];
     unsigned controls;    /* enum cgroup_control */
     unsigned v2_controls; /* those of them that v2 holds */
+    unsigned own_tasks;   /* of Cordon's, in the v2 group (in those of v1 there are none) */
     int cpu_fd;           /* kept open for cgroup_cpu_ns() */
     bool sample_memory, sample_pids;
     bool asks_peak;                  /* whether to sample pids is not known yet */

@@ -116,7 +116,7 @@ int cgroup_v2_limit(struct cgroup *cg, const struct plan_limits *limits, struct 
         cg->sample_memory = faccessat(dir->fd, "memory.peak", F_OK, 0) < 0;
     }
     if (cg->v2_controls & CGROUP_PIDS) {
-        uint64_t most = MIN((uint64_t)limits->processes + CGROUP_OWN_TASKS, CGROUP_PIDS_MAX);
+        uint64_t most = MIN((uint64_t)limits->processes + cg->own_tasks, CGROUP_PIDS_MAX);
         int r = limits->processes ? cgroup_file_write_u64(dir->fd, "pids.max", most) : 0;
         if (r < 0)
             return cgroup_err(err, -r, dir->path, "pids.max");
@@ -137,10 +137,11 @@ static void usage_memory(int fd, struct cgroup_usage *usage)
     cgroup_file_u64(fd, "memory.peak", &usage->memory_peak_bytes);
 }
 
-static void usage_pids(int fd, struct cgroup_usage *usage)
+static void usage_pids(const struct cgroup *cg, struct cgroup_usage *usage)
 {
+    int fd = cg->dir[SLOT_V2].fd;
     char text[256];
-    usage->own_tasks = CGROUP_OWN_TASKS;
+    usage->own_tasks = cg->own_tasks;
     cgroup_file_u64(fd, "pids.peak", &usage->pids_peak);
     if (cgroup_file_read(fd, "pids.events", text, sizeof(text)) > 0)
         cgroup_parse_key(text, "max", &usage->pids_refused);
@@ -154,7 +155,7 @@ void cgroup_v2_usage(struct cgroup *cg, struct cgroup_usage *usage)
     if (cg->v2_controls & CGROUP_MEMORY)
         usage_memory(fd, usage);
     if (cg->v2_controls & CGROUP_PIDS)
-        usage_pids(fd, usage);
+        usage_pids(cg, usage);
     if ((cg->v2_controls & CGROUP_CPU) &&
         cgroup_file_read(fd, "cpu.stat", text, sizeof(text)) > 0 &&
         cgroup_parse_key(text, "throttled_usec", &us) == 0)

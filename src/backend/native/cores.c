@@ -121,6 +121,12 @@ void native_cores_spread(struct native_guest *g)
     atomic_store(&g->is_spread, cores_set(g->pid, &others) >= 0);
 }
 
+/* Behind the filter it takes the key, where there is one. */
+static long cores_set_keyed(const struct native_child *c, pid_t pid, const cpu_set_t *set)
+{
+    return native_keyed_call(c, SYS_sched_setaffinity, pid, sizeof(*set), (long)(uintptr_t)set);
+}
+
 /* So many of the cores we have ourselves, and first of all the one we run on: the kernel placed us
  * on the idlest at our birth, a moment ago. Another process (one that was born long before) gets
  * its share by chance. False: there are no more than that. */
@@ -139,7 +145,7 @@ static bool cores_fence(struct native_child *c, pid_t pid, const cpu_set_t *have
         CPU_SET(cpu, &mine);
         cores--;
     }
-    cores_check(c, cores_set(pid, &mine), "sched_setaffinity");
+    cores_check(c, cores_set_keyed(c, pid, &mine), "sched_setaffinity");
     return true;
 }
 

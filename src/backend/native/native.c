@@ -185,7 +185,7 @@ static int start_prepare(struct native_start *s, struct cordon_err *err)
     s->n->cgroup = native_again_groups(p);
     s->n->has_groups = s->n->cgroup != NULL;
     if (!s->n->cgroup && (p->cgroups.kind != HOST_CGROUP_NONE || p->cgroups.v2[0]) &&
-        cgroup_create(&p->cgroups, &p->limits, &s->n->cgroup, err) < 0)
+        cgroup_create(&p->cgroups, &p->limits, CGROUP_OWN_TASKS, &s->n->cgroup, err) < 0)
         return -1;
     /* the launcher and its runtime are not the guest: what counts enters by itself */
     if (s->oci && s->n->cgroup && cgroup_clone_fd(s->n->cgroup) >= 0 &&

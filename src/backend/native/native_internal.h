@@ -66,8 +66,9 @@ struct native_status {
     _Atomic uint32_t ready;  /* it stands and waits for its order */
     _Atomic uint32_t reaped; /* its pid 1 is gone, with what it used in all: */
     uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
-    _Atomic uint32_t room; /* how far a room is: enum warm_stand */
-    uint32_t had_sockets;  /* of a room: its guest made one of the network */
+    _Atomic uint32_t room;              /* how far a room is: enum warm_stand */
+    uint64_t room_user_ns, room_sys_ns; /* what its pid 1 used before the first guest */
+    uint32_t had_sockets;               /* of a room: its guest made one of the network */
     _Atomic uint32_t over; /* a room that serves nobody any more, which is no failure */
     struct native_bound {
         uint64_t device, inode;  /* 0: an optional one that was not there */

@@ -140,6 +140,24 @@ static int native_pause(struct guest *g, bool pause)
     return n->cgroup && cgroup_freeze(n->cgroup, pause) == 0 ? 0 : -1;
 }
 
+/* Where no group counts it. A room's porter knows its own children, pid 1 all others. */
+static void finish_cpu(const struct native *n, const struct rusage *ru, struct backend_usage *u)
+{
+    const struct native_status *st = n->status;
+    bool in_room = n->warm && warm_is_room(n->warm);
+    if (st->all_dead || in_room) {
+        u->cpu_user_ns = st->guest_user_ns;
+        u->cpu_sys_ns = st->guest_sys_ns;
+    }
+    if (st->all_dead)
+        return;
+    uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
+    uint64_t own_user = in_room ? st->room_user_ns : st->setup_user_ns;
+    uint64_t own_sys = in_room ? st->room_sys_ns : st->setup_sys_ns;
+    u->cpu_user_ns += user - MIN(user, own_user);
+    u->cpu_sys_ns += sys - MIN(sys, own_sys);
+}
+
 /* The groups know the whole tree; what they do not measure comes from the kernel's accounting of
  * the waited-for tree: pid 1's view of its children, or ours of pid 1 when it was killed. */
 static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
@@ -156,16 +174,12 @@ static void finish_usage(struct guest *g, const struct rusage *ru, struct backen
         if (cgroup_usage(n->cgroup, &c) == 0)
             usage_of(&c, u);
     }
-    if (!c.has_cpu && st->all_dead) {
-        u->cpu_user_ns = st->guest_user_ns;
-        u->cpu_sys_ns = st->guest_sys_ns;
-    } else if (!c.has_cpu) {
-        uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
-        u->cpu_user_ns = user > st->setup_user_ns ? user - st->setup_user_ns : 0;
-        u->cpu_sys_ns = sys > st->setup_sys_ns ? sys - st->setup_sys_ns : 0;
-    }
-    if (!c.has_memory)
-        u->peak_memory_bytes = st->all_dead ? st->guest_rss_bytes : (uint64_t)ru->ru_maxrss * 1024;
+    if (!c.has_cpu)
+        finish_cpu(n, ru, u);
+    if (!c.has_memory && st->all_dead)
+        u->peak_memory_bytes = st->guest_rss_bytes;
+    else if (!c.has_memory)
+        u->peak_memory_bytes = MAX((uint64_t)ru->ru_maxrss * 1024, st->guest_rss_bytes);
 }
 
 static void finish_denials(const struct native_status *st, struct backend_outcome *o)
@@ -377,7 +391,8 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     } else {
         /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it
          */
-        if (early && (!n->warm || (n->cgroup && cgroup_clone_fd(n->cgroup) >= 0)))
+        bool holds_pid1 = n->cgroup && cgroup_clone_fd(n->cgroup) >= 0;
+        if (early && (!n->warm || (holds_pid1 && !warm_is_room(n->warm))))
             finish_wait(g, &ru);
         native_free(n);
     }

@@ -174,7 +174,7 @@ static pid_t warm_host_pid(int pidfd)
     return pid > 0 ? (pid_t)pid : 0;
 }
 
-static void warm_take_reply(struct warm *w, const struct warm_spawned *m, int pidfd)
+static void warm_take_reply(struct warm *w, const struct warm_spawned *m, int pidfd, int porter_fd)
 {
     for (struct warm_guest *g = w->guests; g; g = g->next) {
         if (g->serial != m->serial || g->pidfd >= 0)
@@ -182,6 +182,7 @@ static void warm_take_reply(struct warm *w, const struct warm_spawned *m, int pi
         g->error = m->error ? m->error : pidfd < 0 ? EPROTO : 0;
         g->pidfd = pidfd;
         g->pid = pidfd >= 0 ? warm_host_pid(pidfd) : 0;
+        g->beside = porter_fd >= 0 ? warm_host_pid(porter_fd) : 0;
         return;
     }
     util_close(&pidfd); /* nobody wants it any more: without its lifeline it ends by itself */
@@ -199,8 +200,10 @@ int warm_read(struct warm *w, struct cordon_err *err)
         ssize_t n = warm_recv(w->sock, &part, 1, fds, &n_fds, MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
             return 0;
-        if (n == sizeof(m) && n_fds <= 1 && m.slot < WARM_SLOTS) {
-            warm_take_reply(w, &m, n_fds ? fds[0] : -1);
+        if (n == sizeof(m) && n_fds <= 2 && m.slot < WARM_SLOTS) {
+            int porter_fd = n_fds > 1 ? fds[1] : -1;
+            warm_take_reply(w, &m, n_fds ? fds[0] : -1, porter_fd);
+            util_close(&porter_fd);
             continue;
         }
         for (size_t i = 0; i < n_fds; i++)

@@ -47,6 +47,8 @@ bool warm_is_current(const struct warm_guest *guest, const struct plan *plan);
 bool warm_has_failed(const struct warm_guest *guest);
 /* A room that serves nobody any more; it is dropped, and that is no failure. */
 bool warm_is_over(const struct warm_guest *guest);
+/* Its guests' processes are the porter's children and in groups without pid 1. */
+bool warm_is_room(const struct warm_guest *guest);
 /* It served before: until it is ready it is not known whether it will again. */
 bool warm_has_served(const struct warm_guest *guest);
 /* A room whose guest has ended, as if it were newly parked; NULL: none. */

@@ -126,7 +126,7 @@ static int claim_groups(struct warm_guest *g, struct cordon_err *err)
         g->limits = idle.limits;
         return 0;
     }
-    if (cgroup_create(where, &g->limits, &g->cgroup, err) < 0)
+    if (cgroup_create(where, &g->limits, g->is_room ? 0 : CGROUP_OWN_TASKS, &g->cgroup, err) < 0)
         return -1;
     return where->kind == HOST_CGROUP_V1 ? cgroup_create_v1(g->cgroup, where, &g->limits, err) : 0;
 }
@@ -290,7 +290,13 @@ static int claim_room(struct warm_guest *g, struct warm_order *order, int *strea
     for (int i = 0; i < 3; i++)
         fds[(*n)++] = streams[i];
     order->n_streams = 3;
-    order->n_entries = g->cgroup ? (uint32_t)cgroup_entries(g->cgroup, fds + *n) : 0;
+    if (!g->cgroup)
+        return 0;
+    int group = cgroup_clone_fd(g->cgroup);
+    order->has_group = group >= 0;
+    if (order->has_group)
+        fds[(*n)++] = group;
+    order->n_entries = (uint32_t)cgroup_entries(g->cgroup, fds + *n);
     *n += order->n_entries;
     return 0;
 }
@@ -362,6 +368,7 @@ int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_
         .event_fd = TAKE_FD(g->done_fd),
         .stdio = {TAKE_FD(g->stdio[0]), TAKE_FD(g->stdio[1]), TAKE_FD(g->stdio[2])},
         .pid = g->pid,
+        .beside = g->beside,
         .priv = n,
     };
     return 0;

@@ -140,9 +140,10 @@ void warm_guest_receive(struct native_child *c, const struct plan *plan, struct 
         n = warm_recv(c->go_fd, parts, 2, ret->fds, &ret->n_fds, 0);
     while (n == 1); /* a signal for a guest that has ended */
     const struct warm_order *head = &ret->head;
+    ret->group_fd = -1;
     size_t n_late = head->is_memfd + head->n_files; /* then what a room gets with each guest */
     if (n < (ssize_t)sizeof(*head) || head->n_entries > CGROUP_ENTRIES_MAX ||
-        ret->n_fds != n_late + head->n_streams + head->n_entries)
+        ret->n_fds != n_late + head->n_streams + head->has_group + head->n_entries)
         _exit(1);
     ret->mapped = NULL;
     ret->memfd = head->is_memfd ? ret->fds[0] : -1;
@@ -159,9 +160,11 @@ void warm_guest_receive(struct native_child *c, const struct plan *plan, struct 
                           ret->fds + head->is_memfd) < 0)
         native_child_fail(c, "start", EPROTO, "order");
     if (head->n_streams == ARRAY_SIZE(c->stdio)) {
+        const int *groups = ret->fds + n_late + head->n_streams;
         memcpy(c->stdio, ret->fds + n_late, sizeof(c->stdio));
+        ret->group_fd = head->has_group ? *groups++ : -1;
         c->n_entries = head->n_entries;
-        memcpy(c->entries, ret->fds + n_late + head->n_streams, c->n_entries * sizeof(int));
+        memcpy(c->entries, groups, c->n_entries * sizeof(int));
     }
     c->plan = &late;
     c->file_fds = file_fds;
@@ -254,6 +257,11 @@ static _Noreturn void guest_hold_room(struct native_child *c, int sig_fd)
     native_child_wait(c);
     guest_hide(c);
     native_drop_last_capability(c);
+    struct rusage own;
+    if (getrusage(RUSAGE_SELF, &own) == 0) {
+        c->status->room_user_ns = native_tv_ns(own.ru_utime);
+        c->status->room_sys_ns = native_tv_ns(own.ru_stime);
+    }
     guest_tell_room(c, WARM_ROOM_HELD);
     munmap(c->status, sizeof(union warm_page));
     struct pollfd fds[2] = {{.fd = sig_fd, .events = POLLIN}, {.fd = c->go_fd, .events = POLLIN}};

@@ -67,9 +67,9 @@ struct warm_guest {
     struct cgroup *cgroup;
     struct plan_limits limits; /* as its groups have them */
     int go_fd, done_fd, pidfd, stdio[3];
-    pid_t pid;
-    unsigned id; /* its user on the host, 0: the caller's */
-    int error;   /* of the spawner; 0: none */
+    pid_t pid, beside; /* its pid 1 and, of a room, the porter, as the host counts */
+    unsigned id;       /* its user on the host, 0: the caller's */
+    int error;         /* of the spawner; 0: none */
     uint64_t born_ns;
     bool is_claimed;
     bool is_room, returns, looks_at_network;
@@ -99,7 +99,7 @@ struct warm_spawn {
 #define WARM_SPAWN_FDS 5
 #define WARM_ROOM_FDS 2
 
-/* spawner → supervisor, with a pidfd unless error is set */
+/* spawner → supervisor, with a pidfd unless error is set, and of a room with that of its porter */
 struct warm_spawned {
     uint32_t slot, serial;
     int32_t error;
@@ -182,6 +182,7 @@ struct warm_taken {
     struct warm_order head;
     const char *body; /* NULL: in the memfd */
     int memfd;
+    int group_fd; /* of version 2, -1: none */
     void *mapped;
     int fds[WARM_FDS_MAX];
     size_t n_fds;

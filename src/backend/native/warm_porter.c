@@ -55,6 +55,7 @@ struct porter {
     uint64_t key[2];
     struct native_guest guest;
     pid_t guest_pid; /* in our own namespace */
+    int group_fd;    /* the v2 group that the guest is born in, -1: none */
     int sig_fd;      /* tells of whoever we have to wait for */
     bool had_others; /* somebody but the guest's first process was among them */
 };
@@ -221,6 +222,16 @@ static void entry_leave_rights(struct porter *p)
     native_drop_last_capability(c);
 }
 
+/* Of what becomes the guest, which is not the guest's. */
+static void entry_note_usage(struct native_status *s)
+{
+    struct rusage ru = {0};
+    if (raw_call(SYS_getrusage, RUSAGE_SELF, &ru) < 0)
+        return;
+    s->setup_user_ns = native_tv_ns(ru.ru_utime);
+    s->setup_sys_ns = native_tv_ns(ru.ru_stime);
+}
+
 /* In the porter's memory until its execve: bare calls. Its group and clocks are the pool's to give,
  * so they come before the user namespace, behind which nothing is left. */
 NATIVE_OWN_STACK static int entry_main(void *arg)
@@ -234,11 +245,13 @@ NATIVE_OWN_STACK static int entry_main(void *arg)
     entry_check(c, raw_call(SYS_setsid), "session", "setsid");
     for (int i = 0; i < 3; i++)
         entry_check(c, raw_call(SYS_dup2, c->stdio[i], i), "descriptors", "dup2");
+    native_fence_cores(c);
     entry_check(c, cgroup_enter(c->entries, c->n_entries), "cgroup", "enter");
     entry_check(c, native_keyed_call(c, SYS_unshare, CLONE_NEWCGROUP, 0, 0), "cgroup namespace",
                 "unshare");
     entry_leave_rights(p);
     native_guest_limits(c);
+    entry_note_usage(c->status);
     native_guest_start(&p->guest);
     return 0;
 }
@@ -256,11 +269,14 @@ static void porter_clocks(struct porter *p)
         native_child_fail(p->c, "time namespace", errno, "offsets");
 }
 
-/* In our memory until its execve or its end. number: its own in the room, 0: any. */
+/* In our memory until its execve or its end. number: its own in the room, 0: any. Who has one is
+ * born in its v2 group: to enter it later would have to wait for every core. */
 static long porter_clone(struct porter *p, uint64_t flags, pid_t number, int (*fn)(void *))
 {
+    bool into = number && p->group_fd >= 0;
     struct clone_args args = {
-        .flags = CLONE_VM | flags,
+        .flags = CLONE_VM | flags | (into ? CLONE_INTO_CGROUP : 0),
+        .cgroup = into ? (uint64_t)p->group_fd : 0,
         .exit_signal = SIGCHLD,
         .stack = (uint64_t)(uintptr_t)porter_stack,
         .stack_size = sizeof(porter_stack),
@@ -323,14 +339,43 @@ static bool porter_has_others(const struct porter *p)
            errno != ECHILD;
 }
 
-/* Ends the room, and with it whatever is left in it: pid 1's lifeline closes. */
+/* Of somebody who has ended, with all that it waited for. Who became the guest's first process did
+ * some of our own work before. */
+static void porter_note_usage(struct porter *p, pid_t pid, const struct rusage *ru)
+{
+    struct native_status *s = p->c->status;
+    uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
+    if (pid == p->guest_pid) {
+        user -= MIN(user, s->setup_user_ns);
+        sys -= MIN(sys, s->setup_sys_ns);
+    }
+    s->guest_user_ns += user;
+    s->guest_sys_ns += sys;
+    s->guest_rss_bytes = MAX(s->guest_rss_bytes, (uint64_t)ru->ru_maxrss * 1024);
+}
+
+/* Everybody in the room goes with pid 1, and pid 1 without its lifeline. Those whom only we can
+ * wait for are waited for: pid 1 does not end before, and what they used is known. */
+static _Noreturn void porter_take_along(struct porter *p, int status)
+{
+    struct rusage ru;
+    int wstatus;
+    pid_t pid;
+    util_close(&p->at.lifeline_fd);
+    while ((pid = wait4(-1, &wstatus, __WALL, &ru)) > 0 || errno == EINTR)
+        if (pid > 0 && (WIFEXITED(wstatus) || WIFSIGNALED(wstatus)))
+            porter_note_usage(p, pid, &ru);
+    _exit(status);
+}
+
+/* Ends the room, and with it whatever is left in it. */
 static _Noreturn void porter_end(struct porter *p)
 {
     atomic_store(&p->c->status->over, 1);
-    _exit(0);
+    porter_take_along(p, 0);
 }
 
-static void porter_note_end(struct porter *p, int wstatus, const struct rusage *ru)
+static void porter_note_end(struct porter *p, int wstatus)
 {
     struct native_status *s = p->c->status;
     uint32_t started = NATIVE_STARTED;
@@ -340,9 +385,6 @@ static void porter_note_end(struct porter *p, int wstatus, const struct rusage *
     native_init_note_scratch(s);
     if (WIFSIGNALED(wstatus))
         native_command_note_static(p->c->plan, s);
-    s->guest_user_ns = native_tv_ns(ru->ru_utime);
-    s->guest_sys_ns = native_tv_ns(ru->ru_stime);
-    s->guest_rss_bytes = (uint64_t)ru->ru_maxrss * 1024;
     s->had_sockets = (p->c->noted & SECCOMP_NOTE_SOCKET) != 0;
     bool alone = p->serves_more && warm_room_is_alone(&others) && !porter_has_others(p);
     s->ended_together = p->serves_more ? 1 + others : 1;
@@ -378,14 +420,17 @@ static bool porter_reap(struct porter *p)
             native_child_fail(p->c, "init", errno, "wait");
         if (pid <= 0)
             return false;
-        if (pid != p->guest_pid || !(WIFEXITED(wstatus) || WIFSIGNALED(wstatus))) {
+        bool ended = WIFEXITED(wstatus) || WIFSIGNALED(wstatus);
+        if (ended)
+            porter_note_usage(p, pid, &ru);
+        if (pid != p->guest_pid || !ended) {
             p->had_others = true;
             continue;
         }
         /* killed together with pid 1: what that means is for the supervisor to say */
         if (WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL && !porter_has_pid1(p))
-            _exit(1);
-        porter_note_end(p, wstatus, &ru);
+            porter_take_along(p, 1);
+        porter_note_end(p, wstatus);
         return true;
     }
 }
@@ -417,7 +462,7 @@ static void porter_watch(struct porter *p)
         if (fds[0].revents && porter_reap(p))
             return;
         if (fds[1].revents && !native_init_forward(c->go_fd, p->guest_pid))
-            _exit(1); /* the supervisor is gone, or wants the guest gone: take it along */
+            porter_take_along(p, 1); /* the supervisor is gone, or wants the guest gone */
         if (fds[2].revents & POLLIN)
             native_init_answer(c, p->listener_fd);
     }
@@ -436,13 +481,21 @@ static void porter_forget(struct warm_taken *order)
             close(order->fds[i]);
 }
 
+/* Without streams and groups of its own a guest would run in the last one's, or in none. */
+static bool porter_is_whole(const struct porter *p, const struct warm_order *head)
+{
+    enum host_cgroup kind = p->plan->cgroups.kind;
+    return head->n_streams == ARRAY_SIZE(p->c->stdio) &&
+           (kind != HOST_CGROUP_V1 || head->n_entries > 0) &&
+           (kind != HOST_CGROUP_V2 || head->has_group);
+}
+
 static void porter_serve(struct porter *p)
 {
     struct native_child *c = p->c;
     struct warm_taken order;
     warm_guest_receive(c, p->plan, &order);
-    /* without either it would run in the last one's, or in none */
-    if (order.head.n_streams != ARRAY_SIZE(c->stdio) || order.head.n_entries == 0)
+    if (!porter_is_whole(p, &order.head))
         native_child_fail(c, "start", EPROTO, "order");
     atomic_store(&c->status->ready, 0);
     native_child_copy_files(c);
@@ -450,6 +503,7 @@ static void porter_serve(struct porter *p)
     p->guest = (struct native_guest){.child = c, .fence_fd = -1, .mounts_fd = -1, .clocks_fd = -1};
     p->guest.cloned_ns = clock_ns();
     p->had_others = false;
+    p->group_fd = order.group_fd;
     c->noted = 0;
     native_pace_begin();
     long pid = porter_clone(p, 0, PORTER_GUEST, entry_main);
@@ -471,7 +525,7 @@ static void porter_serve(struct porter *p)
 _Noreturn void warm_porter_main(struct native_child *c, struct warm_porter *at)
 {
     struct porter *p = &porter;
-    *p = (struct porter){.c = c, .plan = c->plan, .at = *at, .listener_fd = -1};
+    *p = (struct porter){.c = c, .plan = c->plan, .at = *at, .listener_fd = -1, .group_fd = -1};
     prctl(PR_SET_NAME, "cordon-porter");
     sys_brief_slices(0);
     porter_keep_only_ours(p);

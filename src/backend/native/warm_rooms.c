@@ -16,17 +16,27 @@
 #define ROOMS_FEW 8u
 #define ROOMS_AGE_NS (20 * 1000000000ull)
 
-/* Nothing of the caller's in it, nothing to be handed back, no folder in the scratch that nobody
- * looks at; groups that hold every limit and count all time, as who looks at a guest's processes
- * looks for them below its pid 1; of version 1, which a guest enters by itself; and a kernel where
- * a process enters its clocks at its execve. */
-bool warm_may_have_rooms(const struct plan *p, bool interpreter)
+/* Groups of version 1 that hold every limit and count all time, which a guest enters by itself; one
+ * of version 2 that it can be born in: whose user is ours and so the porter's, while a guest of
+ * root's has another; or none at all. */
+static bool rooms_fit_groups(const struct plan *p)
 {
     const struct host_cgroups *groups = &p->cgroups;
+    switch (groups->kind) {
+    case HOST_CGROUP_NONE: return !groups->v2[0];
+    case HOST_CGROUP_V1:
+        return groups->cpuacct[0] && p->by_group.memory && p->by_group.pids && p->by_group.cpu;
+    case HOST_CGROUP_V2: return !p->own_host_ids;
+    }
+    return false;
+}
+
+/* Nothing of the caller's in it, nothing to be handed back, no folder in the scratch that nobody
+ * looks at; and a kernel where a process enters its clocks at its execve. */
+bool warm_may_have_rooms(const struct plan *p, bool interpreter)
+{
     if (interpreter || p->hands_back_cwd || p->writes_host || plan_count_grants(p) > 0 ||
-        !p->filter_options.notify || (p->time_ns && !p->time_at_exec) ||
-        groups->kind != HOST_CGROUP_V1 || !groups->cpuacct[0] || !p->by_group.memory ||
-        !p->by_group.pids || !p->by_group.cpu)
+        !p->filter_options.notify || (p->time_ns && !p->time_at_exec) || !rooms_fit_groups(p))
         return false;
     for (size_t i = 0; i < p->n_ops; i++)
         if (p->ops[i].kind == PLAN_OP_SCRATCH && (p->ops[i].flags & PLAN_SCRATCH_FOLDER))
@@ -74,6 +84,11 @@ bool warm_is_over(const struct warm_guest *g)
         return true;
     /* one that could not be made is none of the pool's failures: guests are made without */
     return warm_has_failed(g) && (g->runs > 0 || atomic_load(&s->state) == NATIVE_FAILED);
+}
+
+bool warm_is_room(const struct warm_guest *g)
+{
+    return g->is_room;
 }
 
 bool warm_has_served(const struct warm_guest *g)

@@ -134,9 +134,10 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
 
 /* Beside pid 1, outside its namespace. Without it pid 1 ends by itself: the lifeline is closed. */
 static pid_t spawner_porter(struct spawner *s, const struct warm_spawn *m, const int *fds,
-                            struct warm_porter *at)
+                            struct warm_porter *at, int *ret_pidfd)
 {
-    struct clone_args args = {.exit_signal = SIGCHLD};
+    struct clone_args args = {
+        .flags = CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)ret_pidfd, .exit_signal = SIGCHLD};
     pid_t pid = sys_clone3(&args);
     if (pid != 0)
         return pid;
@@ -150,11 +151,11 @@ static pid_t spawner_porter(struct spawner *s, const struct warm_spawn *m, const
 static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const int *fds)
 {
     struct warm_spawned reply = {.slot = m->slot, .serial = m->serial};
-    int pidfd = -1, net_fd = warm_netns_take(m->slot), life[2] = {-1, -1};
+    int pidfds[2] = {-1, -1}, net_fd = warm_netns_take(m->slot), life[2] = {-1, -1};
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                  (m->has_group ? CLONE_INTO_CGROUP : 0),
-        .pidfd = (uint64_t)(uintptr_t)&pidfd,
+        .pidfd = (uint64_t)(uintptr_t)&pidfds[0],
         .exit_signal = SIGCHLD,
         .cgroup = m->has_group ? (uint64_t)fds[WARM_SPAWN_FDS] : 0,
     };
@@ -169,10 +170,10 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
     if (pid > 0 && m->is_room) {
         struct warm_porter at = {.id = m->id,
                                  .pid = pid,
-                                 .pid_fd = pidfd,
+                                 .pid_fd = pidfds[0],
                                  .lifeline_fd = life[1],
                                  .looks_at_network = m->looks_at_network != 0};
-        pid_t porter = spawner_porter(s, m, fds, &at);
+        pid_t porter = spawner_porter(s, m, fds, &at, &pidfds[1]);
         s->porters[m->slot] = MAX(porter, 0);
     }
     util_close(&life[0]);
@@ -180,9 +181,11 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
     if (pid < 0)
         warm_netns_return(m->slot);
     struct iovec part = {&reply, sizeof(reply)};
-    if (warm_send(s->sock, &part, 1, &pidfd, pid > 0 ? 1 : 0, 0) < 0)
+    size_t n_pidfds = pid < 0 ? 0 : pidfds[1] < 0 ? 1 : 2;
+    if (warm_send(s->sock, &part, 1, pidfds, n_pidfds, 0) < 0)
         _exit(0);
-    util_close(&pidfd);
+    util_close(&pidfds[0]);
+    util_close(&pidfds[1]);
     if (net_fd < 0)
         warm_netns_refill();
 }

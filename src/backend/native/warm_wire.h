@@ -8,12 +8,13 @@
 #define WARM_INLINE_MAX 49152
 
 /* supervisor → prepared guest: the order's head, its bytes behind it or in the first descriptor,
- * then the open files, [three streams, entries of v1 groups] */
+ * then the open files, [three streams, v2 group, entries of v1 groups] */
 struct warm_order {
     uint64_t len;
     uint32_t n_files; /* descriptors of files */
     uint32_t is_memfd;
     uint32_t n_streams; /* of a room: its guest's standard streams, 3 or none, behind the files */
+    uint32_t has_group; /* then its v2 group, which it is born in, */
     uint32_t n_entries; /* and the entries of its v1 groups */
 };
 
