@@ -16,7 +16,7 @@
 #include "host/explain.h"
 #include "host/probes.h"
 
-#define PROBE_MS 500
+#define PROBE_MS 2000 /* the kernel may have modules to load for it */
 #define REAP_MS                                                                                    \
     200 /* after the kill; a process stuck in the kernel is left behind, not waited for */
 

@@ -6,8 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/if_link.h>
-#include <linux/netfilter/x_tables.h>
-#include <linux/netfilter_ipv4/ip_tables.h>
+#include <linux/netfilter.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <sched.h>
@@ -22,6 +21,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/nft.h"
 #include "base/sys.h"
 #include "base/util.h"
 
@@ -210,20 +210,19 @@ void host_probe_veth(const struct host *host, struct host_outcome *out)
         host_probe_fail(out, "make a veth pair");
 }
 
+/* The rule that a run with any port makes (netns_rules.c), in a network of its own. */
 void host_probe_tproxy(const struct host *host, struct host_outcome *out)
 {
-    struct ipt_getinfo info = {.name = "mangle"};
-    struct xt_get_revision target = {.name = "TPROXY", .revision = 1};
-    socklen_t len = sizeof(info);
+    static char buf[4096] __attribute__((aligned(8)));
+    struct nft n = {.buf = buf, .size = sizeof(buf), .table = "gate", .chain = "all"};
 
     if (host_probe_enter(host, CLONE_NEWNET, out) < 0)
         return;
-    int fd = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
-    if (fd < 0)
-        host_probe_fail(out, "socket");
-    else if (getsockopt(fd, SOL_IP, IPT_SO_GET_INFO, &info, &len) < 0)
-        host_probe_fail(out, "table mangle");
-    else if (len = sizeof(target),
-             getsockopt(fd, SOL_IP, IPT_SO_GET_REVISION_TARGET, &target, &len) < 0)
-        host_probe_fail(out, "target TPROXY");
+    nft_begin(&n, NF_INET_PRE_ROUTING, 0);
+    struct nlattr *rule = nft_rule(&n);
+    nft_is_protocol(&n, IPPROTO_TCP);
+    nft_redirect(&n, 1);
+    nft_rule_end(&n, rule);
+    if (nft_commit(&n) < 0)
+        host_probe_fail(out, "nft_tproxy");
 }

@@ -40,6 +40,15 @@ def test_doctor_agrees(world):
     assert json.loads(text) and world.tier in text
 
 
+def test_doctor_knows_whether_any_port_can_be_had(world):
+    """What it says of the rule is what a run meets that needs it."""
+    import json
+    probes = {p["name"]: p["state"] for p in json.loads(cordon("doctor", "--json").stdout)["items"]}
+    r = run("--network", "bridge", "--", "/bin/true", as_json=False)
+    works = world.full and probes["tproxy"] == "works" and probes["veth"] == "works"
+    assert r.code == (0 if works else 69), (str(r), probes)
+
+
 def test_asked_for_full(world):
     r = run("--require-tier", "full", "--", "/bin/true", as_json=False)
     if world.full:

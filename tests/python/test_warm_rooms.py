@@ -13,6 +13,8 @@ from test_warm import READY, alive, children, end, named, prepared
 
 pytestmark = pytest.mark.full_tier("guests are prepared in tier full only")
 
+SLOW = 5 if os.environ.get("TEST_VM") else 1  # programs under emulation
+
 HEAD = r"""
 import ctypes, errno, json, os, resource, signal, socket, struct, subprocess, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -65,9 +67,9 @@ view["own"] = [l for l in open("/proc/self/status") if l.split(":")[0] in (
 view["mounts"] = open("/proc/self/mountinfo").read()
 view["env"] = dict(os.environ)
 view["fds"] = os.listdir("/proc/self/fd")
-assert time.monotonic() < 1.5 and time.clock_gettime(time.CLOCK_BOOTTIME) < 1.5, "clocks"
+assert time.monotonic() < AGE and time.clock_gettime(time.CLOCK_BOOTTIME) < AGE, "clocks"
 print(json.dumps(view, sort_keys=True))
-"""
+""".replace("AGE", str(1.5 * SLOW))
 
 
 def run(sandbox, code, **options):
@@ -364,31 +366,31 @@ def test_memory_of_whoever_belongs_to_the_guest_counts(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cpu_time_of_whoever_belongs_to_the_guest_counts(kind):
-    with Sandbox(timeout=20, cpu_time=0.4) as sandbox:
+    with Sandbox(timeout=20, cpu_time=0.4 * SLOW) as sandbox:
         settled(sandbox)
         result = run(sandbox, beside(kind, BURN))
-        assert result.verdict == "cpu_time_limit" and result.wall_ms < 4000
-        assert 380 < result.cpu_user_ms + result.cpu_sys_ms < 1500
+        assert result.verdict == "cpu_time_limit" and result.wall_ms < 4900
+        assert 380 * SLOW < result.cpu_user_ms + result.cpu_sys_ms < 1500 * SLOW
         # that of an earlier guest does not
         for _ in range(4):
             assert run(sandbox, "t = time.process_time()\nwhile time.process_time() - t < 0.15: pass").verdict == "ok"
-            assert prepared(sandbox, ["sleep", "0.1"]).cpu_user_ms < 50
+            assert prepared(sandbox, ["sleep", "0.1"]).cpu_user_ms < 50 * SLOW
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cpu_time_of_whom_a_limit_ended_is_known(sandbox, kind):
     settled(sandbox)
     result = run(sandbox, beside(kind, BURN), timeout=0.6)
-    assert result.verdict == "time_limit" and 350 < result.cpu_user_ms + result.cpu_sys_ms < 1500
+    assert result.verdict == "time_limit" and 350 < result.cpu_user_ms + result.cpu_sys_ms < 1500 * SLOW
     after = prepared(sandbox)
-    assert after.cpu_user_ms + after.cpu_sys_ms < 50
+    assert after.cpu_user_ms + after.cpu_sys_ms < 50 * SLOW
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cpu_time_of_who_was_left_is_known(sandbox, kind):
     settled(sandbox)
     result = run(sandbox, beside(kind, BURN).replace("sleep(5)", "sleep(0.5)"))
-    assert result.verdict == "ok" and 250 < result.cpu_user_ms + result.cpu_sys_ms < 1500
+    assert result.verdict == "ok" and 250 < result.cpu_user_ms + result.cpu_sys_ms < 1500 * SLOW
 
 
 def test_a_share_is_held_in_every_guest():
@@ -400,7 +402,7 @@ def test_a_share_is_held_in_every_guest():
             used = result.cpu_user_ms + result.cpu_sys_ms
             assert used < 0.75 * result.wall_ms and result.throttled_ms > 200
             assert has_groups(result) or result.stdout == "1\n"
-            assert run(sandbox, "pass").throttled_ms == 0
+            assert prepared(sandbox).throttled_ms < (1 if SLOW == 1 else 200)
 
 
 def test_a_time_limit_ends_the_guest_and_its_room_alone(sandbox):

@@ -326,6 +326,55 @@ static void finds_the_whole_tree(void **state)
     fell(&tree);
 }
 
+static void burn_ms(unsigned ms)
+{
+    struct timespec ts;
+    do
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    while ((uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000 < ms);
+}
+
+/* Has had somebody before, who used 200 ms; now it has another one, with 32 MiB. */
+static void body_second(int ready, int go)
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        burn_ms(200);
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+    if (fork() == 0) {
+        memset(mmap(NULL, 32 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1,
+               32 * MIB);
+        say_ready(ready);
+        wait_for_end(go);
+    }
+    wait_for_end(go);
+}
+
+/* As a room's pid 1 and porter: both are ours, and whoever is below one of them is the guest's. */
+static void finds_those_of_two_processes_of_ours(void **state)
+{
+    (void)state;
+    struct tree tree = plant(body_nested), second = plant(body_second);
+    struct sample_watch *both;
+    struct sample_options options = {.memory_limit = 0};
+    struct sample s;
+    assert_int_equal(sample_open(tree.root, second.root, &both, NULL), 0);
+    assert_int_equal(sample_tree(both, &options, &s), 0);
+    assert_int_equal(s.tasks, 16);
+    assert_true(s.memory_bytes >= 32 * MIB);
+    /* what was used before is nobody's here; seen by itself it is */
+    assert_true(s.cpu_user_ns + s.cpu_sys_ns < 150 * MS);
+    s = look(&second, 0);
+    assert_true(s.cpu_user_ns + s.cpu_sys_ns >= 180 * MS);
+    assert_int_equal(s.tasks, 1);
+    fell(&second);
+    assert_int_equal(sample_tree(both, &options, &s), -1);
+    sample_close(both);
+    fell(&tree);
+}
+
 static void *park(void *arg)
 {
     wait_for_end(*(const int *)arg);
@@ -462,14 +511,6 @@ static void vfork_counts_once(void **state)
     assert_int_equal(s.tasks, 2);
     assert_in_range(s.memory_bytes, 64 * MIB, 70 * MIB);
     fell(&tree);
-}
-
-static void burn_ms(unsigned ms)
-{
-    struct timespec ts;
-    do
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-    while ((uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000 < ms);
 }
 
 static void body_forgotten(int ready, int go)
@@ -766,6 +807,7 @@ int main(void)
         cmocka_unit_test(duty_is_not_evaded),
         cmocka_unit_test(duty_does_not_save_up),
         cmocka_unit_test(finds_the_whole_tree),
+        cmocka_unit_test(finds_those_of_two_processes_of_ours),
         cmocka_unit_test(ended_first_thread_hides_nothing),
         cmocka_unit_test(ended_first_thread_hides_no_tables),
         cmocka_unit_test(shared_pages_count_once),

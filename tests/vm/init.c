@@ -140,7 +140,8 @@ static void make_dir(const char *path, mode_t mode)
 
 static void make_device(const char *path, dev_t dev)
 {
-    if (mknod(path, S_IFCHR | 0666, dev) < 0 || chmod(path, 0666) < 0)
+    /* a kernel that has the driver built in has made it */
+    if ((mknod(path, S_IFCHR | 0666, dev) < 0 && errno != EEXIST) || chmod(path, 0666) < 0)
         die("mknod %s", path);
 }
 
