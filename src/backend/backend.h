@@ -78,13 +78,19 @@ struct backend_outcome {
 
 struct netclient;
 
+/* Another process of ours whose children are the guest's, and which has had other guests. */
+struct backend_beside {
+    pid_t pid;                /* host's view; 0: there is none */
+    uint64_t user_ns, sys_ns; /* of all it had waited for before this one started */
+};
+
 struct guest {
     const struct backend *backend;
     const struct plan *plan;
     int event_fd; /* readable when the guest has ended, or has begun: see tells_begun */
     int stdio[3]; /* our ends: write to 0, read from 1 and 2; -1 when closed */
     pid_t pid;    /* host's view of the guest's first process of ours; 0 when there is none */
-    pid_t beside; /* another of ours whose children are the guest's, 0: there is none */
+    const struct backend_beside *beside; /* valid when it has started; NULL: there is none */
     struct netclient *net; /* its broker, NULL: none; belongs to who supervises the guest */
     bool tells_begun;      /* event_fd also says when its program runs: see begun */
     bool is_last; /* the caller ends after it, and calls settle before: finish need not wait for

@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "base/clock.h"
 #include "base/err.h"
 #include "supervise/sample_shared.h"
@@ -40,28 +41,33 @@ struct ledger {
 
 struct sample_watch {
     struct walk walk;
-    struct sample_stat root, beside; /* as they were at the first look: they, and nobody else */
+    struct sample_stat root, beside;  /* as they were at the first look: they, and nobody else */
+    uint64_t before_user, before_sys; /* ticks of guests before this one, in beside's cutime */
     struct walk_set now, before;
     struct ledger user, sys;
     struct shared_watch shared;
     struct sockets_watch sockets;
 };
 
-int sample_open(pid_t root, pid_t beside, struct sample_watch **ret_watch, struct cordon_err *err)
+int sample_open(pid_t root, const struct backend_beside *beside, struct sample_watch **ret_watch,
+                struct cordon_err *err)
 {
     struct sample_watch *watch = calloc(1, sizeof(*watch));
     if (!watch)
         return err_nomem(err, "sample");
     watch->walk.root = root;
-    watch->walk.beside = beside;
+    watch->walk.beside = beside ? beside->pid : 0;
     watch->walk.proc_fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (watch->walk.proc_fd < 0 || walk_read_stat(&watch->walk, root, &watch->root) < 0 ||
-        (beside && walk_read_stat(&watch->walk, beside, &watch->beside) < 0)) {
+        (watch->walk.beside &&
+         walk_read_stat(&watch->walk, watch->walk.beside, &watch->beside) < 0)) {
         err_set(err, CORDON_ERR_INTERNAL, "sample", errno, "/proc");
         util_close(&watch->walk.proc_fd);
         free(watch);
         return -1;
     }
+    watch->before_user = beside ? beside->user_ns / NS_PER_TICK : 0;
+    watch->before_sys = beside ? beside->sys_ns / NS_PER_TICK : 0;
     shared_start(&watch->shared);
     sockets_start(&watch->sockets);
     *ret_watch = watch;
@@ -106,9 +112,8 @@ static void account_cpu(struct sample_watch *watch, struct sample *sample)
         user += st->cutime + (is_own ? 0 : st->utime);
         sys += st->cstime + (is_own ? 0 : st->stime);
     }
-    /* of guests before this one, 0 where nobody is beside the root */
-    user -= MIN(user, watch->beside.cutime);
-    sys -= MIN(sys, watch->beside.cstime);
+    user -= MIN(user, watch->before_user);
+    sys -= MIN(sys, watch->before_sys);
     for (size_t i = 0; i < watch->before.n; i++) {
         const struct walk_process *old = &watch->before.list[i];
         const struct walk_process *new = walk_set_find(&watch->now, old->pid);
@@ -228,9 +233,8 @@ static void account_memory(struct sample_watch *watch, const struct sample_optio
 }
 
 /* Their numbers may be somebody else's when they are gone. */
-static bool is_same_tree(const struct sample_watch *watch)
+static bool is_same_tree(const struct sample_watch *watch, const struct walk_set *now)
 {
-    const struct walk_set *now = &watch->now;
     return now->list[0].stat.start == watch->root.start &&
            (!watch->walk.beside || now->list[1].stat.start == watch->beside.start);
 }
@@ -245,7 +249,8 @@ int sample_tree(struct sample_watch *watch, const struct sample_options *options
     struct walk_set swap = watch->before;
     watch->before = watch->now;
     watch->now = swap;
-    if (walk_tree(&watch->walk, &watch->now, &sample.truncated) < 0 || !is_same_tree(watch)) {
+    if (walk_tree(&watch->walk, &watch->now, &sample.truncated) < 0 ||
+        !is_same_tree(watch, &watch->now)) {
         watch->now.n = 0;
         return -1;
     }
@@ -272,7 +277,7 @@ void sample_stop(struct sample_watch *watch, bool stop)
     watch->walk.max = SAMPLE_MAX_PROCESSES;
     for (int pass = 0; pass < STOP_PASSES; pass++) {
         bool truncated, is_new = false;
-        if (walk_tree(&watch->walk, &seen, &truncated) < 0)
+        if (walk_tree(&watch->walk, &seen, &truncated) < 0 || !is_same_tree(watch, &seen))
             break;
         for (size_t i = 0; i < seen.n; i++) {
             const struct walk_process *process = &seen.list[i];

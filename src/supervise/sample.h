@@ -37,8 +37,11 @@ struct sample_watch;
 
 /* root: the guest's pid 1, or the keeper (a subreaper) in tier landlock. It is Cordon's own: its
  * memory and its task are not counted, the CPU time of the children it reaped is. beside: another
- * one like it, which has had other guests: what it reaps counts from now on; 0: none. */
-int sample_open(pid_t root, pid_t beside, struct sample_watch **ret_watch, struct cordon_err *err);
+ * one like it, which has had other guests: what it had reaped of those does not count; NULL: none.
+ */
+struct backend_beside;
+int sample_open(pid_t root, const struct backend_beside *beside, struct sample_watch **ret_watch,
+                struct cordon_err *err);
 void sample_close(struct sample_watch *watch);
 /* -1 when one of them is gone or /proc cannot be read. CPU time never falls from one call to the
  * next, also when a process ignores SIGCHLD so that the kernel forgets what its children used. */

@@ -393,6 +393,42 @@ def test_cpu_time_of_who_was_left_is_known(sandbox, kind):
     assert result.verdict == "ok" and 250 < result.cpu_user_ms + result.cpu_sys_ms < 1500 * SLOW
 
 
+def test_threads_that_asked_to_be_traced_do_not_multiply_the_time(sandbox):
+    """Each one's end is told to the porter, with what the whole process used."""
+    settled(sandbox)
+    code = """
+t = time.process_time()
+while time.process_time() - t < 0.3: pass
+for _ in range(20):
+    t = threading.Thread(target=lambda: libc.ptrace(0, 0, 0, 0)); t.start(); t.join()
+"""
+    result = run(sandbox, code)
+    assert result.verdict == "ok" and 250 < result.cpu_user_ms + result.cpu_sys_ms < 900 * SLOW
+
+
+def test_time_of_siblings_before_the_first_look_counts():
+    """They end while the supervisor is kept from looking; what they used is this guest's, not an earlier one's."""
+    code = """
+end = time.monotonic() + 1
+while time.monotonic() < end:
+    if libc.syscall(56, 0x8000 | 17, 0, 0, 0, 0) == 0:
+        t = time.monotonic()
+        while time.monotonic() - t < 0.02: pass
+        os._exit(0)
+    time.sleep(0.021)
+time.sleep(2)
+"""
+    with Sandbox(timeout=20, cpu_time=0.5 * SLOW, processes=64) as sandbox:
+        settled(sandbox)
+        supervisor = sandbox._lease.supervisor_pid()
+        job = sandbox.start_command(["python3", "-I", "-S", "-c", HEAD + code])
+        time.sleep(0.001)
+        os.kill(supervisor, signal.SIGSTOP)
+        time.sleep(1.3)
+        os.kill(supervisor, signal.SIGCONT)
+        assert job.wait(20).verdict == ("cpu_time_limit" if SLOW == 1 else "ok")
+
+
 def test_a_share_is_held_in_every_guest():
     """Whole cores by affinity, the rest by standing still, where no group does either."""
     with Sandbox(timeout=20, cpu_limit=50) as sandbox:
@@ -493,6 +529,68 @@ def test_killed_with_a_guest(sandbox, name):
     assert not subprocess.run(["pgrep", "-f", "time.sleep.47.5"], capture_output=True).stdout
     for _ in range(4):
         assert sandbox.run_command(["echo", "on"]).stdout == "on\n"
+
+
+CROWDED = r"""
+import os, sys, time
+sys.path[:0] = sys.argv[1:]
+from cordon import Sandbox, SandboxError
+from test_warm import named
+from test_warm_rooms import settled
+def ask(what):
+    print(what, flush=True)
+    sys.stdin.readline()
+with Sandbox(timeout=30) as sandbox:
+    settled(sandbox)
+    sleepers = [sandbox.start_command(["sleep", "4"]) for _ in range(2)]
+    time.sleep(0.5)
+    pool = named(sandbox, "cordon-pool")
+    ask("tight")
+    others = []
+    for _ in range(4):
+        try: others.append(sandbox.start_command(["sleep", "0.5"]))
+        except SandboxError: pass
+        time.sleep(0.2)
+    same = named(sandbox, "cordon-pool") == pool
+    ask("loose")
+    for job in others:
+        try: job.wait(20)
+        except SandboxError: pass
+    print([job.wait(20).verdict for job in sleepers], same, flush=True)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.isdir("/sys/fs/cgroup/pids"), reason="needs a group that counts processes: root's, of version 1")
+@pytest.mark.parametrize("left", [1, 2, 3])
+def test_who_cannot_be_made_for_want_of_processes_ends_nobody_else(left):
+    """A clone may be refused after the kernel has told the number of a descriptor, and taken it back."""
+    group = f"/sys/fs/cgroup/pids/cordon-crowd-{os.getpid()}-{left}"
+    os.mkdir(group)
+    try:
+        def enter():
+            with open(group + "/cgroup.procs", "w") as file:
+                file.write("0")
+        here = os.path.dirname(os.path.abspath(__file__))
+        asker = subprocess.Popen(["/usr/bin/python3", "-c", CROWDED, here, os.path.join(here, "../../python")], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, text=True, preexec_fn=enter)
+        for line in asker.stdout:
+            if line not in ("tight\n", "loose\n"):
+                break
+            with open(group + "/pids.current") as file:
+                most = int(file.read()) + left
+            with open(group + "/pids.max", "w") as file:
+                file.write(str(most) if line == "tight\n" else "max")
+            asker.stdin.write("\n")
+            asker.stdin.flush()
+        asker.communicate(timeout=60)
+        assert line == "['ok', 'ok'] True\n"
+    finally:
+        until = time.monotonic() + 5
+        while os.path.isdir(group) and time.monotonic() < until:
+            try:
+                os.rmdir(group)
+            except OSError:
+                time.sleep(0.05)
 
 
 def descriptors(pid):

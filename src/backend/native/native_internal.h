@@ -14,6 +14,7 @@
 #include <sys/time.h>
 #include <sys/types.h>
 
+#include "backend/backend.h"
 #include "backend/native/cgroup.h"
 #include "base/raw.h"
 #include "plan/plan.h"
@@ -68,6 +69,7 @@ struct native_status {
     uint64_t reaped_user_ns, reaped_sys_ns, reaped_rss_bytes;
     _Atomic uint32_t room;              /* how far a room is: enum warm_stand */
     uint64_t room_user_ns, room_sys_ns; /* what its pid 1 used before the first guest */
+    struct backend_beside porter;       /* its pid is the supervisor's to fill in */
     uint32_t had_sockets;               /* of a room: its guest made one of the network */
     _Atomic uint32_t over; /* a room that serves nobody any more, which is no failure */
     struct native_bound {

@@ -182,7 +182,7 @@ static void warm_take_reply(struct warm *w, const struct warm_spawned *m, int pi
         g->error = m->error ? m->error : pidfd < 0 ? EPROTO : 0;
         g->pidfd = pidfd;
         g->pid = pidfd >= 0 ? warm_host_pid(pidfd) : 0;
-        g->beside = porter_fd >= 0 ? warm_host_pid(porter_fd) : 0;
+        g->status->porter.pid = porter_fd >= 0 ? warm_host_pid(porter_fd) : 0;
         return;
     }
     util_close(&pidfd); /* nobody wants it any more: without its lifeline it ends by itself */

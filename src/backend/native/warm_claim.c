@@ -368,7 +368,7 @@ int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_
         .event_fd = TAKE_FD(g->done_fd),
         .stdio = {TAKE_FD(g->stdio[0]), TAKE_FD(g->stdio[1]), TAKE_FD(g->stdio[2])},
         .pid = g->pid,
-        .beside = g->beside,
+        .beside = g->is_room ? &g->status->porter : NULL,
         .priv = n,
     };
     return 0;

@@ -142,7 +142,7 @@ void warm_guest_receive(struct native_child *c, const struct plan *plan, struct 
     const struct warm_order *head = &ret->head;
     ret->group_fd = -1;
     size_t n_late = head->is_memfd + head->n_files; /* then what a room gets with each guest */
-    if (n < (ssize_t)sizeof(*head) || head->n_entries > CGROUP_ENTRIES_MAX ||
+    if (n < (ssize_t)sizeof(*head) || head->n_entries > CGROUP_ENTRIES_MAX || head->has_group > 1 ||
         ret->n_fds != n_late + head->n_streams + head->has_group + head->n_entries)
         _exit(1);
     ret->mapped = NULL;

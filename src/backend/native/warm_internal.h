@@ -67,9 +67,9 @@ struct warm_guest {
     struct cgroup *cgroup;
     struct plan_limits limits; /* as its groups have them */
     int go_fd, done_fd, pidfd, stdio[3];
-    pid_t pid, beside; /* its pid 1 and, of a room, the porter, as the host counts */
-    unsigned id;       /* its user on the host, 0: the caller's */
-    int error;         /* of the spawner; 0: none */
+    pid_t pid;
+    unsigned id; /* its user on the host, 0: the caller's */
+    int error;   /* of the spawner; 0: none */
     uint64_t born_ns;
     bool is_claimed;
     bool is_room, returns, looks_at_network;

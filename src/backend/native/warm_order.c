@@ -9,6 +9,8 @@
 #include "base/fdsend.h"
 #include "base/util.h"
 
+#define ORDER_FDS 5 /* beside files and entries: the order itself, three streams, a v2 group */
+
 /* Room for n bytes on an 8-byte border; gives its offset. */
 static uint64_t order_put(struct buf *out, const void *data, size_t len)
 {
@@ -40,7 +42,7 @@ static uint64_t order_list(struct buf *out, char *const *words, uint64_t *ret_n)
 int warm_order_encode(const struct plan *p, struct buf *out)
 {
     struct warm_order_body body = {.n_rlimits = p->n_rlimits, .n_files = p->n_files};
-    if (p->n_files > WARM_FDS_MAX - 4 - CGROUP_ENTRIES_MAX)
+    if (p->n_files > WARM_FDS_MAX - ORDER_FDS - CGROUP_ENTRIES_MAX)
         return -1;
     order_put(out, &body, sizeof(body));
     body.argv = order_list(out, p->argv, &body.n_argv);

@@ -42,6 +42,7 @@
 #define PORTER_STACK 32768
 #define PORTER_GUEST 2    /* its number in the room: pid 1 is there already */
 #define PORTER_START_MS 5 /* between looks whether the guest's program has begun */
+#define PORTER_GONE_MS 20 /* longest that a killed pid 1 takes when it is the last */
 
 struct porter {
     struct native_child *c;
@@ -320,7 +321,12 @@ static bool porter_look(struct porter *p)
  * is left of the guest can stop the newborn, so it is not waited for but killed. */
 static bool porter_has_pid1(struct porter *p)
 {
+    struct pollfd gone = {.fd = p->at.pid_fd, .events = POLLIN};
     long pid = porter_clone(p, 0, 0, porter_probe);
+    /* the user has as many processes as it may: what was killed with pid 1 is reaped, and it ends
+     */
+    if (pid == -EAGAIN)
+        return poll(&gone, 1, PORTER_GONE_MS) == 0;
     if (pid < 0)
         return pid != -ENOMEM;
     kill((pid_t)pid, SIGKILL);
@@ -339,18 +345,31 @@ static bool porter_has_others(const struct porter *p)
            errno != ECHILD;
 }
 
-/* Of somebody who has ended, with all that it waited for. Who became the guest's first process did
- * some of our own work before. */
-static void porter_note_usage(struct porter *p, pid_t pid, const struct rusage *ru)
+/* All that was waited for so far. Not what a wait tells of one that ended: of a traced thread it
+ * tells what the whole process used. */
+static void porter_waited(uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
+{
+    struct rusage ru = {0};
+    getrusage(RUSAGE_CHILDREN, &ru);
+    *ret_user_ns = native_tv_ns(ru.ru_utime);
+    *ret_sys_ns = native_tv_ns(ru.ru_stime);
+}
+
+/* What the guest used, but for our own work in what became it. */
+static void porter_note_usage(struct porter *p)
 {
     struct native_status *s = p->c->status;
-    uint64_t user = native_tv_ns(ru->ru_utime), sys = native_tv_ns(ru->ru_stime);
-    if (pid == p->guest_pid) {
-        user -= MIN(user, s->setup_user_ns);
-        sys -= MIN(sys, s->setup_sys_ns);
-    }
-    s->guest_user_ns += user;
-    s->guest_sys_ns += sys;
+    uint64_t user, sys;
+    porter_waited(&user, &sys);
+    user -= MIN(user, s->porter.user_ns + s->setup_user_ns);
+    sys -= MIN(sys, s->porter.sys_ns + s->setup_sys_ns);
+    s->guest_user_ns = user;
+    s->guest_sys_ns = sys;
+}
+
+static void porter_note_memory(struct porter *p, const struct rusage *ru)
+{
+    struct native_status *s = p->c->status;
     s->guest_rss_bytes = MAX(s->guest_rss_bytes, (uint64_t)ru->ru_maxrss * 1024);
 }
 
@@ -359,12 +378,19 @@ static void porter_note_usage(struct porter *p, pid_t pid, const struct rusage *
 static _Noreturn void porter_take_along(struct porter *p, int status)
 {
     struct rusage ru;
-    int wstatus;
+    bool is_known = true;
     pid_t pid;
     util_close(&p->at.lifeline_fd);
-    while ((pid = wait4(-1, &wstatus, __WALL, &ru)) > 0 || errno == EINTR)
-        if (pid > 0 && (WIFEXITED(wstatus) || WIFSIGNALED(wstatus)))
-            porter_note_usage(p, pid, &ru);
+    if (p->guest_pid)
+        kill(p->guest_pid, SIGKILL); /* until its execve it holds the lifeline as well */
+    while ((pid = wait4(-1, NULL, __WALL, &ru)) > 0 || errno == EINTR) {
+        if (pid < 0)
+            continue;
+        porter_note_memory(p, &ru);
+        is_known = false;
+    }
+    if (!is_known)
+        porter_note_usage(p);
     _exit(status);
 }
 
@@ -385,6 +411,7 @@ static void porter_note_end(struct porter *p, int wstatus)
     native_init_note_scratch(s);
     if (WIFSIGNALED(wstatus))
         native_command_note_static(p->c->plan, s);
+    porter_note_usage(p);
     s->had_sockets = (p->c->noted & SECCOMP_NOTE_SOCKET) != 0;
     bool alone = p->serves_more && warm_room_is_alone(&others) && !porter_has_others(p);
     s->ended_together = p->serves_more ? 1 + others : 1;
@@ -420,13 +447,12 @@ static bool porter_reap(struct porter *p)
             native_child_fail(p->c, "init", errno, "wait");
         if (pid <= 0)
             return false;
-        bool ended = WIFEXITED(wstatus) || WIFSIGNALED(wstatus);
-        if (ended)
-            porter_note_usage(p, pid, &ru);
-        if (pid != p->guest_pid || !ended) {
+        porter_note_memory(p, &ru);
+        if (pid != p->guest_pid || !(WIFEXITED(wstatus) || WIFSIGNALED(wstatus))) {
             p->had_others = true;
             continue;
         }
+        p->guest_pid = 0;
         /* killed together with pid 1: what that means is for the supervisor to say */
         if (WIFSIGNALED(wstatus) && WTERMSIG(wstatus) == SIGKILL && !porter_has_pid1(p))
             porter_take_along(p, 1);
@@ -502,6 +528,7 @@ static void porter_serve(struct porter *p)
     porter_clocks(p);
     p->guest = (struct native_guest){.child = c, .fence_fd = -1, .mounts_fd = -1, .clocks_fd = -1};
     p->guest.cloned_ns = clock_ns();
+    porter_waited(&c->status->porter.user_ns, &c->status->porter.sys_ns);
     p->had_others = false;
     p->group_fd = order.group_fd;
     c->noted = 0;

@@ -69,9 +69,9 @@ void warm_room_note_end(struct warm_guest *g)
     w->n_rooms--;
     w->has_sockets = w->has_sockets || g->status->had_sockets;
     bool failed = atomic_load(&g->status->state) == NATIVE_FAILED;
-    if (g->runs == 0 && failed)
+    if (g->runs <= 1 && failed)
         w->has_rooms = false; /* not on this host */
-    else if (g->runs == 1 && (failed || atomic_load(&g->status->over)))
+    else if (g->runs == 1 && atomic_load(&g->status->over))
         w->spoilt++;
 }
 

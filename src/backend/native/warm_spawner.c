@@ -165,6 +165,8 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
         spawner_child(s, m, m->is_room ? life : fds, net_fd);
     }
     reply.error = pid < 0 ? errno : 0;
+    if (pid < 0)
+        pidfds[0] = -1; /* the kernel may have told a number, and taken it back */
     if (pid > 0)
         s->pids[m->slot] = pid;
     if (pid > 0 && m->is_room) {
@@ -175,6 +177,8 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
                                  .looks_at_network = m->looks_at_network != 0};
         pid_t porter = spawner_porter(s, m, fds, &at, &pidfds[1]);
         s->porters[m->slot] = MAX(porter, 0);
+        if (porter < 0)
+            pidfds[1] = -1;
     }
     util_close(&life[0]);
     util_close(&life[1]);
