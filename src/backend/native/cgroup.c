@@ -16,7 +16,6 @@
 #include "base/util.h"
 
 #define DESTROY_WAIT_NS 200000000u
-#define NAME_TRIES 64
 #define YIELD_NS 1000000000u
 
 int cgroup_err(struct cordon_err *err, int sys_errno, const char *path, const char *file)
@@ -154,26 +153,31 @@ static void remove_dirs(struct cgroup *cg, int down_to, uint64_t deadline_ns)
     }
 }
 
+static atomic_uint name_counter;
+
+int cgroup_name_next(char ret_name[static CGROUP_NAME_MAX])
+{
+    struct cgroup_owner owner;
+    int r = cgroup_owner_self(&owner);
+    if (r < 0)
+        return r;
+    owner.n = atomic_fetch_add(&name_counter, 1);
+    cgroup_name_format(&owner, ret_name);
+    return 0;
+}
+
 /* Makes the groups of the slots from first to last. A first name that is taken is passed over. */
 static int make_dirs(struct cgroup *cg, const struct host_cgroups *where,
                      const struct plan_limits *limits, int first, int last, struct cordon_err *err)
 {
-    static atomic_uint counter;
-    struct cgroup_owner owner;
-    int r, wanted = first;
+    int r = 0, wanted = first;
     while (wanted <= last && !cgroup_slot_parent(where, (enum cgroup_slot)wanted)[0])
         wanted++;
     if (wanted > last)
         return 0; /* nobody has to know our name yet */
-    r = cgroup_owner_self(&owner);
-    if (r < 0)
-        return cgroup_err(err, -r, "/proc/self/stat", NULL);
-
-    for (int tries = 0; tries < NAME_TRIES; tries++) {
-        if (!cg->named) {
-            owner.n = atomic_fetch_add(&counter, 1);
-            cgroup_name_format(&owner, cg->name);
-        }
+    for (int tries = 0; tries < CGROUP_NAME_TRIES; tries++) {
+        if (!cg->named && (r = cgroup_name_next(cg->name)) < 0)
+            return cgroup_err(err, -r, "/proc/self/stat", NULL);
         int slot;
         const char *parent = "";
         bool made = false;

@@ -84,6 +84,16 @@ bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits);
 /* Is no more memory charged to them than that? What the guest's processes had goes in a moment, but
  * not at once. */
 bool cgroup_is_drained(struct cgroup *cg, const struct plan_limits *limits);
+/* A v2 group for a pool of guests whose users on the host are others than ours: its spawner is
+ * cloned into cgroup_pool_fd(), the groups of its guests are made at *ret_where, each admitted
+ * before a guest is born in it. owner: the spawner's user, to whom these groups, and nothing above
+ * them, belong. Removed when everybody in it is gone; NULL is accepted. */
+struct cgroup_pool;
+int cgroup_pool_make(const struct host_cgroups *above, uid_t owner, struct cgroup_pool **ret_pool,
+                     struct host_cgroups *ret_where, struct cordon_err *err);
+int cgroup_pool_fd(const struct cgroup_pool *pool);
+int cgroup_pool_admit(const struct cgroup_pool *pool, struct cgroup *cg, struct cordon_err *err);
+void cgroup_pool_remove(struct cgroup_pool *pool);
 /* Mask of enum cgroup_control that is in force. */
 unsigned cgroup_controls(const struct cgroup *cg);
 /* Descriptor for CLONE_INTO_CGROUP, or -1. Belongs to the group. */

@@ -157,6 +157,19 @@ const char *cgroup_slot_left(const struct host_cgroups *where, enum cgroup_slot 
                                                                  : cgroup_slot_parent(where, slot);
 }
 
+/* The group of a pool has others in it. */
+static void remove_below(const char *path)
+{
+    struct cgroup_owner owner;
+    DIR *list = opendir(path);
+    const struct dirent *entry;
+    while (list && (entry = readdir(list)) != NULL)
+        if (entry->d_type == DT_DIR && cgroup_name_parse(entry->d_name, &owner) == 0)
+            unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
+    if (list)
+        closedir(list);
+}
+
 int cgroup_rmdir(const char *path, uint64_t deadline_ns)
 {
     uint64_t pause_ns = 100000;
@@ -165,6 +178,9 @@ int cgroup_rmdir(const char *path, uint64_t deadline_ns)
             return 0;
         if (errno != EBUSY && errno != EINTR)
             return -errno;
+        remove_below(path);
+        if (rmdir(path) == 0)
+            return 0;
         if (clock_ns() >= deadline_ns)
             return -EBUSY;
         sleep_ns(pause_ns);

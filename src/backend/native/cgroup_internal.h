@@ -111,6 +111,10 @@ static inline bool cgroup_has(const struct cgroup *cg, enum cgroup_slot slot)
     return cg->dir[slot].path[0] != '\0';
 }
 
+/* cgroup.c: a name that nobody of ours has used. 0 or -errno. */
+#define CGROUP_NAME_TRIES 64
+int cgroup_name_next(char ret_name[static CGROUP_NAME_MAX]);
+
 /* cgroup_gc.c */
 int cgroup_owner_self(struct cgroup_owner *ret_owner);
 void cgroup_name_format(const struct cgroup_owner *owner, char name[static CGROUP_NAME_MAX]);

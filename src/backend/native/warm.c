@@ -38,6 +38,7 @@ static void warm_unref(struct warm *w)
     util_close(&w->pidfd);
     while (w->n_idle > 0)
         cgroup_destroy(w->idle[--w->n_idle].cgroup);
+    cgroup_pool_remove(w->group);
     native_id_give(w->own_id);
     warm_grants_free(w);
     if (w->pages)
@@ -82,6 +83,14 @@ unsigned warm_id_inside(const struct warm *w, unsigned id)
     return id < w->own_id ? at + 1 : at;
 }
 
+/* Guests of root's have users of their own, and so has the spawner. */
+static int warm_group(struct warm *w, const struct plan *plan, struct cordon_err *err)
+{
+    if (!w->own_host_ids || plan->cgroups.kind != HOST_CGROUP_V2)
+        return 0;
+    return cgroup_pool_make(&plan->cgroups, w->own_id, &w->group, &w->cgroups, err);
+}
+
 static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err *err)
 {
     int pair[2];
@@ -104,15 +113,19 @@ static int warm_start(struct warm *w, const struct plan *plan, struct cordon_err
         return err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "socketpair");
     w->sock = pair[0];
     struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC |
-                                       CLONE_NEWUTS | CLONE_NEWNET | CLONE_PIDFD,
+                                       CLONE_NEWUTS | CLONE_NEWNET | CLONE_PIDFD |
+                                       (w->group ? CLONE_INTO_CGROUP : 0),
                               .pidfd = (uint64_t)(uintptr_t)&w->pidfd,
-                              .exit_signal = SIGCHLD};
+                              .exit_signal = SIGCHLD,
+                              .cgroup = w->group ? (uint64_t)cgroup_pool_fd(w->group) : 0};
     pid_t pid = sys_clone3(&args);
     if (pid == 0)
         warm_spawner_main(&c, pair[1], folder_fd, w->pages);
     close(pair[1]);
-    if (pid < 0)
+    if (pid < 0) {
+        w->pidfd = -1; /* the kernel may have told a number, and taken it back */
         return err_set(err, CORDON_ERR_HOST, "pool", errno, "new namespaces");
+    }
     w->pid = pid;
     if (w->own_host_ids &&
         (warm_write_map(pid, "uid_map", w->own_id) < 0 ||
@@ -145,7 +158,8 @@ int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
     if (w->pages == MAP_FAILED) {
         w->pages = NULL;
         err_nomem(err, "pool");
-    } else if (warm_grants_copy(w, plan, err) == 0 && warm_start(w, plan, err) == 0) {
+    } else if (warm_grants_copy(w, plan, err) == 0 && warm_group(w, plan, err) == 0 &&
+               warm_start(w, plan, err) == 0) {
         *ret_warm = w;
         return 0;
     }

@@ -126,7 +126,8 @@ static int claim_groups(struct warm_guest *g, struct cordon_err *err)
         g->limits = idle.limits;
         return 0;
     }
-    if (cgroup_create(where, &g->limits, g->is_room ? 0 : CGROUP_OWN_TASKS, &g->cgroup, err) < 0)
+    if (cgroup_create(where, &g->limits, g->is_room ? 0 : CGROUP_OWN_TASKS, &g->cgroup, err) < 0 ||
+        (w->group && cgroup_pool_admit(w->group, g->cgroup, err) < 0))
         return -1;
     return where->kind == HOST_CGROUP_V1 ? cgroup_create_v1(g->cgroup, where, &g->limits, err) : 0;
 }

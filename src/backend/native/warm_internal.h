@@ -42,7 +42,8 @@ struct warm {
     bool own_host_ids;
     unsigned own_id; /* of the spawner, as its user on the host; 0: the caller's */
     unsigned failures;
-    struct host_cgroups cgroups;
+    struct host_cgroups cgroups; /* where those of guests are made */
+    struct cgroup_pool *group;   /* root's, of version 2, around all of them; NULL: none */
     struct plan_limits limits;
     struct warm_groups idle[WARM_GROUPS];
     size_t n_idle, n_resting;

@@ -13,20 +13,15 @@
  * When a guest has ended and nothing of it is left (warm_room.c) the room is ready again; else the
  * porter ends, and pid 1 with it, and whatever is left with pid 1. After the filter stands: no
  * malloc, no decisions, and only calls that guests have too. */
-#include "backend/native/warm_internal.h"
+#include "backend/native/warm_porter.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/capability.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -38,148 +33,13 @@
 #include "base/sys.h"
 #include "base/util.h"
 
-#define PORTER_FDS_FROM 32
 #define PORTER_STACK 32768
 #define PORTER_GUEST 2    /* its number in the room: pid 1 is there already */
 #define PORTER_START_MS 5 /* between looks whether the guest's program has begun */
 #define PORTER_GONE_MS 20 /* longest that a killed pid 1 takes when it is the last */
 
-struct porter {
-    struct native_child *c;
-    const struct plan *plan; /* without an order */
-    struct warm_porter at;
-    int user_fd;     /* the user namespace of the guests */
-    int clocks_fd;   /* where offsets of their clocks go, -1: nowhere */
-    int last_fd;     /* where the last number of a process is set, -1: one guest only */
-    int listener_fd; /* -1: nobody is told of refusals */
-    bool serves_more;
-    uint64_t key[2];
-    struct native_guest guest;
-    pid_t guest_pid; /* in our own namespace */
-    int group_fd;    /* the v2 group that the guest is born in, -1: none */
-    int sig_fd;      /* tells of whoever we have to wait for */
-    bool had_others; /* somebody but the guest's first process was among them */
-};
-
 static struct porter porter;
 static char porter_stack[PORTER_STACK] __attribute__((aligned(4096)));
-static struct sock_filter porter_filter[BPF_MAXINSNS];
-
-/* ---- on the way in ---- */
-
-static void porter_keep(struct native_child *c, int *fd)
-{
-    if (*fd >= 0 && (*fd = fcntl(*fd, F_DUPFD_CLOEXEC, PORTER_FDS_FROM)) < 0)
-        native_child_fail(c, "descriptors", errno, "dup");
-}
-
-/* The spawner's socket and those of other guests' go; the standard numbers are the spawner's, on
- * nothing. */
-static void porter_keep_only_ours(struct porter *p)
-{
-    int *const ours[] = {&p->c->go_fd, &p->c->done_fd, &p->at.pid_fd, &p->at.lifeline_fd};
-    for (size_t i = 0; i < ARRAY_SIZE(ours); i++)
-        porter_keep(p->c, ours[i]);
-    for (size_t i = 0; i < ARRAY_SIZE(ours); i++) {
-        if (dup3(*ours[i], 3 + (int)i, O_CLOEXEC) < 0)
-            native_child_fail(p->c, "descriptors", errno, "dup3");
-        *ours[i] = 3 + (int)i;
-    }
-    if (sys_close_range(3 + ARRAY_SIZE(ours), ~0U) < 0)
-        native_child_fail(p->c, "descriptors", errno, "close_range");
-}
-
-static void porter_become_user(struct porter *p)
-{
-    unsigned user = PLAN_GUEST_UID + p->at.id;
-    if (p->at.id && (syscall(SYS_setresgid, user, user, user) < 0 ||
-                     syscall(SYS_setresuid, user, user, user) < 0))
-        native_child_fail(p->c, "ids", errno, "setresuid");
-    prctl(PR_SET_DUMPABLE, 1); /* files of ours in /proc are still to be opened */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
-/* Until pid 1 is so far; without it there is nothing to wait for. */
-static void porter_await(struct porter *p, uint32_t stand)
-{
-    static const struct timespec glance = {.tv_nsec = 10000000};
-    _Atomic uint32_t *room = &p->c->status->room;
-    struct pollfd gone = {.fd = p->at.pid_fd, .events = POLLIN};
-    uint32_t now;
-    while ((now = atomic_load(room)) < stand) {
-        raw_call(SYS_futex, room, FUTEX_WAIT, now, &glance);
-        if (poll(&gone, 1, 0) != 0)
-            _exit(1); /* it has said why */
-    }
-}
-
-static int porter_open(struct porter *p, const char *name, int flags)
-{
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)p->at.pid, name);
-    int fd = open(path, flags | O_CLOEXEC);
-    if (fd < 0)
-        native_child_fail(p->c, "pool", errno, name);
-    return fd;
-}
-
-/* Through the spawner's /proc, and into the network first: in the room's own we are not to be
- * found. */
-static void porter_enter(struct porter *p)
-{
-    p->user_fd = porter_open(p, "ns/user", O_RDONLY);
-    p->clocks_fd = -1;
-    if (p->plan->time_ns &&
-        (p->clocks_fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC)) < 0)
-        native_child_fail(p->c, "time namespace", errno, "offsets");
-    p->last_fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
-    if (setns(p->at.pid_fd, CLONE_NEWNET) < 0)
-        native_child_fail(p->c, "pool", errno, "network namespace");
-    p->serves_more = p->last_fd >= 0 && warm_room_open(&p->at);
-    if (setns(p->at.pid_fd, CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
-        native_child_fail(p->c, "pool", errno, "namespaces");
-    umask(022);
-    if (chdir(p->plan->cwd) < 0)
-        native_child_fail(p->c, "working directory", errno, p->plan->cwd);
-    p->sig_fd = native_child_signals(p->c, false);
-}
-
-/* As guest_seal() in guest.c, with a door for ourselves. */
-static int porter_seal(struct porter *p)
-{
-    const struct plan *plan = p->plan;
-    struct seccomp_prog prog;
-    if (getrandom(p->key, sizeof(p->key), 0) != (ssize_t)sizeof(p->key))
-        native_child_fail(p->c, "seccomp", errno, "key");
-    if (seccomp_keyed(&plan->filter, p->key, !p->at.looks_at_network, porter_filter,
-                      ARRAY_SIZE(porter_filter), &prog) < 0)
-        native_child_fail(p->c, "seccomp", E2BIG, "filter");
-    struct sock_fprog fprog = {.len = prog.len, .filter = prog.insns};
-    /* Calls that are noted go on: a signal that comes meanwhile waits for that (since 5.19). */
-    const unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    long fd = raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | NATIVE_WAIT_KILLABLE, &fprog);
-    if (fd == -EINVAL)
-        fd = raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &fprog);
-    if (fd < 0)
-        native_child_fail(p->c, "seccomp", (int)-fd, "filter");
-    memset(porter_filter, 0, prog.len * sizeof(porter_filter[0]));
-    p->c->key = p->key;
-    p->c->notes_calls = true;
-    return (int)fd;
-}
-
-static void porter_fence(struct porter *p)
-{
-    struct native_child *c = p->c;
-    int fence_fd = native_fence_make(c, -1);
-    native_drop_capabilities(c, 1u << CAP_SYS_ADMIN);
-    if (prctl(PR_SET_DUMPABLE, 0) < 0)
-        native_child_fail(c, "dumpable", errno, "prctl");
-    if (fence_fd >= 0 && sys_landlock_restrict_self(fence_fd) < 0)
-        native_child_fail(c, "landlock", errno, "restrict_self");
-    util_close(&fence_fd);
-    p->listener_fd = porter_seal(p);
-}
 
 /* ---- the guest's process ---- */
 
@@ -233,6 +93,16 @@ static void entry_note_usage(struct native_status *s)
     s->setup_sys_ns = native_tv_ns(ru.ru_stime);
 }
 
+/* As whom files are opened, and groups entered: those of version 2 belong to the pool's user. Says
+ * whether it is so; nobody is born as the pool's and stays so, as the execve takes the effective
+ * one. */
+static bool porter_as(const struct porter *p, bool as_pool)
+{
+    long user = PLAN_GUEST_UID + (as_pool ? 0 : (long)p->at.id);
+    raw_call(SYS_setfsuid, user);
+    return raw_call(SYS_setfsuid, -1) == user;
+}
+
 /* In the porter's memory until its execve: bare calls. Its group and clocks are the pool's to give,
  * so they come before the user namespace, behind which nothing is left. */
 NATIVE_OWN_STACK static int entry_main(void *arg)
@@ -241,6 +111,8 @@ NATIVE_OWN_STACK static int entry_main(void *arg)
     struct native_child *c = p->c;
     static const uint64_t none;
     raw_call(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof(none));
+    if (p->group_fd >= 0 && !porter_as(p, false))
+        entry_check(c, -EPERM, "ids", "setfsuid");
     if (p->last_fd >= 0)
         entry_check(c, raw_call(SYS_pwrite64, p->last_fd, "2", 1, 0), "pool", "number");
     entry_check(c, raw_call(SYS_setsid), "session", "setsid");
@@ -285,6 +157,21 @@ static long porter_clone(struct porter *p, uint64_t flags, pid_t number, int (*f
         .set_tid_size = number ? 1 : 0,
     };
     return porter_clone3(p, &args, fn, p);
+}
+
+/* Born in its v2 group, where there is one. Another user of files takes the signal at the parent's
+ * death away. */
+static long porter_clone_guest(struct porter *p)
+{
+    if (p->group_fd < 0 || p->at.id == 0)
+        return porter_clone(p, 0, PORTER_GUEST, entry_main);
+    if (!porter_as(p, true))
+        return -EPERM;
+    long pid = porter_clone(p, 0, PORTER_GUEST, entry_main);
+    if (!porter_as(p, false))
+        _exit(1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    return pid;
 }
 
 /* ---- a guest from its order to its end ---- */
@@ -533,7 +420,7 @@ static void porter_serve(struct porter *p)
     p->group_fd = order.group_fd;
     c->noted = 0;
     native_pace_begin();
-    long pid = porter_clone(p, 0, PORTER_GUEST, entry_main);
+    long pid = porter_clone_guest(p);
     if (pid < 0)
         native_child_fail(c, "fork", (int)-pid, "clone3");
     p->guest_pid = (pid_t)pid;

@@ -17,8 +17,7 @@
 #define ROOMS_AGE_NS (20 * 1000000000ull)
 
 /* Groups of version 1 that hold every limit and count all time, which a guest enters by itself; one
- * of version 2 that it can be born in: whose user is ours and so the porter's, while a guest of
- * root's has another; or none at all. */
+ * of version 2 that it is born in; or none at all. */
 static bool rooms_fit_groups(const struct plan *p)
 {
     const struct host_cgroups *groups = &p->cgroups;
@@ -26,7 +25,7 @@ static bool rooms_fit_groups(const struct plan *p)
     case HOST_CGROUP_NONE: return !groups->v2[0];
     case HOST_CGROUP_V1:
         return groups->cpuacct[0] && p->by_group.memory && p->by_group.pids && p->by_group.cpu;
-    case HOST_CGROUP_V2: return !p->own_host_ids;
+    case HOST_CGROUP_V2: return true;
     }
     return false;
 }
