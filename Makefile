@@ -50,7 +50,7 @@ test-full: ## the same with the slow cases, the Docker container and a browser
 	@$(MAKE) --no-print-directory with-tests
 	@CORDON_TEST_FULL=1 tools/run-tests --docker
 
-test-vm: ## the engine's and the limits' suites in an emulated machine: an older kernel, delegated cgroup v2
+test-vm: ## the engine's and the limits' suites in an emulated machine: another kernel, delegated cgroup v2
 	@tools/deps build test vm
 	@$(MAKE) --no-print-directory with-tests
 	@tools/run-vm $(VM_ARGS)
