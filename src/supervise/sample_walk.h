@@ -1,4 +1,5 @@
-/* The processes below one process, as /proc shows them. Shared by sample.c and sample_walk.c. */
+/* The processes below one or two processes, as /proc shows them. Shared by sample.c and
+ * sample_walk.c. */
 #ifndef SUPERVISE_SAMPLE_WALK_H
 #define SUPERVISE_SAMPLE_WALK_H
 

@@ -309,6 +309,11 @@ size_t cgroup_entries(const struct cgroup *cg, int *ret_fds)
     return n;
 }
 
+int cgroup_entry_v2(const struct cgroup *cg)
+{
+    return cg->dir[SLOT_V2].enter_fd;
+}
+
 int cgroup_enter(const int *fds, size_t n_fds)
 {
     for (size_t i = 0; i < n_fds; i++) {

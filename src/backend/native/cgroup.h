@@ -86,8 +86,8 @@ bool cgroup_again(struct cgroup *cg, const struct plan_limits *limits);
 bool cgroup_is_drained(struct cgroup *cg, const struct plan_limits *limits);
 /* A v2 group for a pool of guests whose users on the host are others than ours: its spawner is
  * cloned into cgroup_pool_fd(), the groups of its guests are made at *ret_where, each admitted
- * before a guest is born in it. owner: the spawner's user, to whom these groups, and nothing above
- * them, belong. Removed when everybody in it is gone; NULL is accepted. */
+ * before a guest is born in it. owner: the spawner's user, who may write to their lists of
+ * processes, and to nothing else. Removed when everybody in it is gone; NULL is accepted. */
 struct cgroup_pool;
 int cgroup_pool_make(const struct host_cgroups *above, uid_t owner, struct cgroup_pool **ret_pool,
                      struct host_cgroups *ret_where, struct cordon_err *err);
@@ -101,6 +101,9 @@ int cgroup_clone_fd(const struct cgroup *cg);
 #define CGROUP_ENTRIES_MAX 8
 /* The descriptors through which a process enters the v1 groups; they belong to the groups. */
 size_t cgroup_entries(const struct cgroup *cg, int *ret_fds);
+/* The same of the v2 group, -1: there is none. For a process that could not be born in it: it waits
+ * for every core. */
+int cgroup_entry_v2(const struct cgroup *cg);
 /* Moves the calling thread, which must be its process's only one, into v1 groups. Only write(2):
  * works after every privilege, root and namespace was given up, and allocates nothing. 0 or -errno.
  */

@@ -157,19 +157,6 @@ const char *cgroup_slot_left(const struct host_cgroups *where, enum cgroup_slot 
                                                                  : cgroup_slot_parent(where, slot);
 }
 
-/* The group of a pool has others in it. */
-static void remove_below(const char *path)
-{
-    struct cgroup_owner owner;
-    DIR *list = opendir(path);
-    const struct dirent *entry;
-    while (list && (entry = readdir(list)) != NULL)
-        if (entry->d_type == DT_DIR && cgroup_name_parse(entry->d_name, &owner) == 0)
-            unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
-    if (list)
-        closedir(list);
-}
-
 int cgroup_rmdir(const char *path, uint64_t deadline_ns)
 {
     uint64_t pause_ns = 100000;
@@ -178,13 +165,29 @@ int cgroup_rmdir(const char *path, uint64_t deadline_ns)
             return 0;
         if (errno != EBUSY && errno != EINTR)
             return -errno;
-        remove_below(path);
-        if (rmdir(path) == 0)
-            return 0;
         if (clock_ns() >= deadline_ns)
             return -EBUSY;
         sleep_ns(pause_ns);
         pause_ns = MIN(pause_ns * 2, 5000000u);
+    }
+}
+
+/* The group of a pool has others in it, which are empty a moment after a kill. */
+int cgroup_rmdir_pool(const char *path, uint64_t deadline_ns)
+{
+    for (;;) {
+        struct cgroup_owner owner;
+        const struct dirent *entry;
+        DIR *list = opendir(path);
+        while (list && (entry = readdir(list)) != NULL)
+            if (entry->d_type == DT_DIR && cgroup_name_parse(entry->d_name, &owner) == 0)
+                unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
+        if (list)
+            closedir(list);
+        int r = cgroup_rmdir(path, 0);
+        if (r != -EBUSY || clock_ns() >= deadline_ns)
+            return r;
+        sleep_ns(1000000);
     }
 }
 
@@ -300,7 +303,7 @@ static bool remove_stale(const struct host_cgroups *where, const char *name, boo
         if (fd >= 0)
             cgroup_kill_dir(fd, name);
     }
-    uint64_t deadline = may_kill ? clock_ns() + REMOVE_WAIT_NS : 0;
+    uint64_t deadline = clock_ns() + REMOVE_WAIT_NS;
     for (int slot = SLOT_COUNT - 1; slot >= 0; slot--) {
         const char *parent = cgroup_slot_left(where, (enum cgroup_slot)slot);
         if (!parent[0])
@@ -308,7 +311,7 @@ static bool remove_stale(const struct host_cgroups *where, const char *name, boo
         snprintf(path, sizeof(path), "%s/%s", parent, name);
         /* The anchor goes last and only when the rest is gone, else nothing would lead here again.
          */
-        if (gone && cgroup_rmdir(path, deadline) < 0)
+        if (gone && (may_kill ? cgroup_rmdir_pool(path, deadline) : cgroup_rmdir(path, 0)) < 0)
             gone = false;
     }
     return gone;

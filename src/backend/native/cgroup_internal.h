@@ -127,6 +127,8 @@ const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slo
 const char *cgroup_slot_left(const struct host_cgroups *where, enum cgroup_slot slot);
 /* rmdir that bears the short EBUSY after the last process ended; 0 or -errno. */
 int cgroup_rmdir(const char *path, uint64_t deadline_ns);
+/* With groups of ours that are below it: its owner is gone, or asks for it. */
+int cgroup_rmdir_pool(const char *path, uint64_t deadline_ns);
 /* Kills what is listed in the directory, again and again until it is empty, at most for 100 ms. */
 void cgroup_kill_dir(int dir_fd, const char *name);
 

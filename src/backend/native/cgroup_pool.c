@@ -2,8 +2,8 @@
  * leaf of it, the groups of its guests are made beside that leaf. Runs in the supervisor.
  *
  * A process may clone another one into a group only if it may write to the list of processes of
- * that group, and of the first one above both. The spawner is nobody on the host: of its own
- * groups it is made the owner, of those above nothing is changed. */
+ * that group, and of the first one above both. The spawner is nobody on the host: it is given those
+ * two lists and nothing else, and of the groups above nothing is changed. */
 #include "backend/native/cgroup_internal.h"
 
 #include <errno.h>
@@ -46,12 +46,12 @@ static int pool_mkdir(const char *parent, char *ret_path, size_t size)
             return -ENAMETOOLONG;
         if (mkdir(ret_path, 0755) == 0)
             return 0;
-        if (errno != EEXIST)
-            break;
+        int e = errno;
+        *ret_path = '\0'; /* not ours */
+        if (e != EEXIST)
+            return -e;
     }
-    int e = errno;
-    *ret_path = '\0';
-    return -e;
+    return -EEXIST;
 }
 
 static int pool_fill(struct cgroup_pool *pool, const struct host_cgroups *above,
@@ -112,9 +112,7 @@ void cgroup_pool_remove(struct cgroup_pool *pool)
         return;
     util_close(&pool->leaf_fd);
     uint64_t deadline_ns = clock_ns() + POOL_WAIT_NS;
-    if (pool->leaf[0])
-        cgroup_rmdir(pool->leaf, deadline_ns);
     if (pool->path[0])
-        cgroup_rmdir(pool->path, deadline_ns);
+        cgroup_rmdir_pool(pool->path, deadline_ns);
     free(pool);
 }

@@ -52,7 +52,9 @@ static void sweep_remove(struct sweep *s, int list_fd, const char *name,
         return;
     if (may_kill)
         cgroup_kill_dir(fd, name);
-    if (cgroup_rmdir(s->path, may_kill ? clock_ns() + SWEEP_WAIT_NS : 0) == 0)
+    /* whose owner cannot be asked is removed only if it is empty */
+    if ((may_kill ? cgroup_rmdir_pool(s->path, clock_ns() + SWEEP_WAIT_NS)
+                  : cgroup_rmdir(s->path, 0)) == 0)
         s->removed++;
 }
 

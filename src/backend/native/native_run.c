@@ -159,7 +159,8 @@ static void finish_cpu(const struct native *n, const struct rusage *ru, struct b
 }
 
 /* The groups know the whole tree; what they do not measure comes from the kernel's accounting of
- * the waited-for tree: pid 1's view of its children, or ours of pid 1 when it was killed. */
+ * the waited-for tree: pid 1's view of its children (in a room the porter's of its own), or ours of
+ * pid 1 when it was killed. */
 static void finish_usage(struct guest *g, const struct rusage *ru, struct backend_usage *u)
 {
     struct native *n = g->priv;
@@ -391,8 +392,9 @@ static void native_finish(struct guest *g, struct backend_outcome *o, struct cor
     } else {
         /* a prepared guest's pid 1 is its spawner's to reap, unless a group waits to be empty of it
          */
-        bool holds_pid1 = n->cgroup && cgroup_clone_fd(n->cgroup) >= 0;
-        if (early && (!n->warm || (holds_pid1 && !warm_is_room(n->warm))))
+        bool holds_pid1 =
+            n->cgroup && cgroup_clone_fd(n->cgroup) >= 0 && !(n->warm && warm_is_room(n->warm));
+        if (early && (!n->warm || holds_pid1))
             finish_wait(g, &ru);
         native_free(n);
     }

@@ -150,7 +150,8 @@ int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
     w->has_rooms = warm_may_have_rooms(plan, interpreter);
     w->looks_at_network = true;
     /* Beside v1 groups the v2 one would only kill and count, and a process of the pool's user
-     * cannot be cloned into it; moving it later takes milliseconds. */
+     * cannot be cloned into it without a group of the pool's; moving it later takes milliseconds.
+     */
     if (w->cgroups.kind != HOST_CGROUP_V2)
         w->cgroups.v2[0] = '\0';
     w->pages = mmap(NULL, WARM_SLOTS * sizeof(*w->pages), PROT_READ | PROT_WRITE,
@@ -197,6 +198,7 @@ static void warm_take_reply(struct warm *w, const struct warm_spawned *m, int pi
         g->pidfd = pidfd;
         g->pid = pidfd >= 0 ? warm_host_pid(pidfd) : 0;
         g->status->porter.pid = porter_fd >= 0 ? warm_host_pid(porter_fd) : 0;
+        g->is_unseen = !g->error && (g->pid == 0 || (g->is_room && g->status->porter.pid == 0));
         return;
     }
     util_close(&pidfd); /* nobody wants it any more: without its lifeline it ends by itself */

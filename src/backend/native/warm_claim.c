@@ -189,6 +189,9 @@ static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
         if (m.has_group)
             fds[n++] = group;
         m.n_entries = (uint32_t)cgroup_entries(g->cgroup, fds + n);
+        /* only pid 1 is born in the v2 group, not who is forked from the interpreter */
+        if (w->has_zygote && m.has_group)
+            fds[n + m.n_entries++] = cgroup_entry_v2(g->cgroup);
         n += m.n_entries;
     }
     size_t first_grant = n;
@@ -237,13 +240,13 @@ int warm_park(struct warm *w, struct warm_guest **ret, struct cordon_err *err)
 
 bool warm_is_ready(const struct warm_guest *g)
 {
-    return g->pidfd >= 0 && atomic_load(&g->status->ready) &&
+    return g->pidfd >= 0 && !g->is_unseen && atomic_load(&g->status->ready) &&
            atomic_load(&g->status->state) == NATIVE_SETUP;
 }
 
 bool warm_has_failed(const struct warm_guest *g)
 {
-    return g->error || atomic_load(&g->status->state) != NATIVE_SETUP ||
+    return g->error || g->is_unseen || atomic_load(&g->status->state) != NATIVE_SETUP ||
            atomic_load(&g->status->reaped);
 }
 
@@ -267,6 +270,8 @@ static int claim_await(struct warm_guest *g, struct cordon_err *err)
     }
     if (g->error)
         return err_set(err, CORDON_ERR_INTERNAL, "pool", g->error, "clone");
+    if (g->is_unseen)
+        return err_set(err, CORDON_ERR_INTERNAL, "pool", ESRCH, "number of a process");
     return 0;
 }
 

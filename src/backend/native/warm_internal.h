@@ -74,7 +74,8 @@ struct warm_guest {
     uint64_t born_ns;
     bool is_claimed;
     bool is_room, returns, looks_at_network;
-    unsigned runs; /* that it was claimed for */
+    bool is_unseen; /* who looks at its processes would not find them: not to be used */
+    unsigned runs;  /* that it was claimed for */
     struct warm_guest *next_returned;
 };
 

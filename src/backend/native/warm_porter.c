@@ -23,9 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -111,8 +109,10 @@ NATIVE_OWN_STACK static int entry_main(void *arg)
     struct native_child *c = p->c;
     static const uint64_t none;
     raw_call(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof(none));
-    if (p->group_fd >= 0 && !porter_as(p, false))
-        entry_check(c, -EPERM, "ids", "setfsuid");
+    if (p->group_fd >= 0) {
+        entry_check(c, porter_as(p, false) ? 0 : -EPERM, "ids", "setfsuid");
+        entry_check(c, raw_call(SYS_prctl, PR_SET_DUMPABLE, 0), "dumpable", "prctl");
+    }
     if (p->last_fd >= 0)
         entry_check(c, raw_call(SYS_pwrite64, p->last_fd, "2", 1, 0), "pool", "number");
     entry_check(c, raw_call(SYS_setsid), "session", "setsid");
@@ -159,8 +159,15 @@ static long porter_clone(struct porter *p, uint64_t flags, pid_t number, int (*f
     return porter_clone3(p, &args, fn, p);
 }
 
-/* Born in its v2 group, where there is one. Another user of files takes the signal at the parent's
- * death away. */
+/* Another user of files takes the signal at the parent's death away, and closes our memory only as
+ * far as the host's fs.suid_dumpable says. */
+static bool porter_close_again(void)
+{
+    return raw_call(SYS_prctl, PR_SET_DUMPABLE, 0) == 0 &&
+           raw_call(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL) == 0;
+}
+
+/* Born in its v2 group, where there is one. */
 static long porter_clone_guest(struct porter *p)
 {
     if (p->group_fd < 0 || p->at.id == 0)
@@ -168,9 +175,8 @@ static long porter_clone_guest(struct porter *p)
     if (!porter_as(p, true))
         return -EPERM;
     long pid = porter_clone(p, 0, PORTER_GUEST, entry_main);
-    if (!porter_as(p, false))
+    if (!porter_as(p, false) || !porter_close_again())
         _exit(1);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     return pid;
 }
 
