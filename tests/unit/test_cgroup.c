@@ -30,6 +30,7 @@
 
 #include "backend/native/cgroup_internal.h"
 #include "base/clock.h"
+#include "base/sys.h"
 #include "base/util.h"
 #include "host/cgroups.h"
 
@@ -814,6 +815,68 @@ static void swap_has_its_limit(void **state)
     place = real;
 }
 
+static uid_t owner_of(const char *folder)
+{
+    char path[CGROUP_PATH_MAX + 32];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_uid;
+}
+
+/* The spawner of root's guests: nobody on the host, and in a group that it may clone into. */
+static void pool_of_somebody_else(void **state)
+{
+    (void)state;
+    struct host_cgroups above = {.kind = HOST_CGROUP_V2}, where;
+    struct plan_limits limits = {0};
+    struct cgroup_pool *pool = NULL;
+    struct cgroup *cg = NULL;
+    struct cordon_err err = {0};
+    if (getuid() != 0 || !place.v2[0]) {
+        fprintf(stderr, "SKIP: prerequisite missing: a v2 tree, writable, as root\n");
+        skip();
+    }
+    memcpy(above.v2, place.v2, sizeof(above.v2));
+    uid_t before = owner_of(above.v2);
+    int fds = count_entries("/proc/self/fd", "");
+    assert_int_equal(cgroup_pool_make(&above, 12345, &pool, &where, &err), 0);
+    assert_int_equal(cgroup_create(&where, &limits, 0, &cg, &err), 0);
+    assert_int_equal(owner_of(cg->dir[SLOT_V2].path), 0);
+    assert_int_equal(cgroup_pool_admit(pool, cg, &err), 0);
+    assert_int_equal(owner_of(cg->dir[SLOT_V2].path), 12345);
+    assert_int_equal(owner_of(where.v2), 12345);
+    assert_int_equal(owner_of(above.v2), before);
+
+    int ready[2];
+    char c;
+    assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+    struct clone_args args = {.flags = CLONE_INTO_CGROUP,
+                              .exit_signal = SIGCHLD,
+                              .cgroup = (uint64_t)cgroup_pool_fd(pool)};
+    pid_t pid = sys_clone3(&args);
+    if (pid == 0) { /* in the leaf, as that user: another one is born beside it */
+        args.cgroup = (uint64_t)cgroup_clone_fd(cg);
+        if (setresuid(12345, 12345, 12345) < 0)
+            _exit(2);
+        pid_t guest = sys_clone3(&args);
+        if (guest == 0)
+            _exit(write(ready[1], "x", 1) != 1);
+        int wstatus = 1;
+        _exit(guest < 0 || waitpid(guest, &wstatus, 0) != guest || wstatus != 0);
+    }
+    int wstatus = 1;
+    assert_int_equal(waitpid(pid, &wstatus, 0), pid);
+    assert_int_equal(wstatus, 0);
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+    cgroup_pool_remove(pool); /* with what is below it */
+    cgroup_destroy(cg);
+    assert_int_equal(access(where.v2, F_OK), -1);
+    assert_int_equal(count_entries("/proc/self/fd", ""), fds);
+}
+
 /* Without clone3 a process goes into its groups by itself. */
 static void entered_by_itself(void **state)
 {
@@ -911,6 +974,7 @@ int main(void)
         cmocka_unit_test(without_v2_beside),
         cmocka_unit_test(time_of_one_process),
         cmocka_unit_test(swap_has_its_limit),
+        cmocka_unit_test(pool_of_somebody_else),
         cmocka_unit_test(entered_by_itself),
         cmocka_unit_test(cost),
     };
