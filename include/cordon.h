@@ -155,12 +155,14 @@ CORDON_API int cordon_request_add_file(struct cordon_request *request, const cha
 /* ---- Prepared guests -------------------------------------------------------------------------
  *
  * A handle keeps guests ready for requests it has seen before: all walls stand, and command,
- * environment, files, standard streams and the values of limits are given to one when it is
- * wanted. Guests of one kind may follow each other in the same namespaces, if each left all that
- * the next one could see as it was; whatever was changed is given up. Granted host paths are bound
- * ahead, and used if they still mean the same file or folder when the run starts. Requests with an
- * overlay workspace, a network, a terminal, a root file system of their own or another backend
- * always start from nothing; so does the first of its kind, and whatever finds none ready. */
+ * environment, files, standard streams, network rules and the values of limits are given to one
+ * when it is wanted. Guests of one kind may follow each other in the same namespaces, if each left
+ * all that the next one could see as it was; whatever was changed is given up. One with a network
+ * or with host paths is used once. Granted host paths are bound ahead, and used if they still mean
+ * the same file or folder when the run starts. Requests with an overlay workspace, something
+ * mounted below a granted path, the host's own network, a terminal, a root file system of their own
+ * or another backend always start from nothing; so does the first of its kind, and whatever finds
+ * none ready. */
 
 /* Zero-initialise, then set `size`; fields may be added at the end. */
 struct cordon_stats {
@@ -242,8 +244,10 @@ CORDON_API const char *cordon_result_json(const struct cordon_result *result, si
 
 /* Runs the request and waits for its end. May be called from any number of threads at once.
  * Returns 0 with a result the caller frees, or -1: nothing ran to an end of its own, *err says why
- * (CORDON_ERR_USAGE and CORDON_ERR_CONFIG: the request; CORDON_ERR_HOST: this host cannot build the
- * wall; CORDON_ERR_INTERNAL: Cordon or the host failed, the supervisor was killed). */
+ * (CORDON_ERR_USAGE and CORDON_ERR_CONFIG: the request, or NULL for it; CORDON_ERR_HOST: this host
+ * cannot build the wall; CORDON_ERR_INTERNAL: Cordon or the host failed, the supervisor was
+ * killed).
+ */
 CORDON_API int cordon_run(struct cordon *handle, const struct cordon_request *request,
                           struct cordon_result **ret_result, struct cordon_err *err);
 

@@ -7,7 +7,7 @@
 
 /* -1: there is no room for more. */
 int helpers_add(pid_t pid);
-/* Before it is waited for. */
+/* When it was waited for. */
 void helpers_drop(pid_t pid);
 bool helpers_has(pid_t pid);
 

@@ -148,6 +148,8 @@ static int job_submit(struct cordon_job *job, struct cordon *handle,
 int cordon_start(struct cordon *handle, const struct cordon_request *request,
                  struct cordon_job **ret_job, struct cordon_err *err)
 {
+    if (!handle || !request)
+        return err_set(err, CORDON_ERR_USAGE, "start", 0, "no %s", handle ? "request" : "handle");
     if (!request->has_command)
         return err_set(err, CORDON_ERR_USAGE, "start", 0, "nothing to run");
     struct cordon_job *job = calloc(1, sizeof(*job));

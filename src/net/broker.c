@@ -1,7 +1,9 @@
-/* The broker's main: takes its policy, locks itself in, takes the gate's sockets, serves. */
+/* The broker's main: takes its policy and the gate's sockets, locks itself in, serves. */
 #include "net/broker.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,9 @@
 #include "net/policywire.h"
 #include "policy/publish.h"
 
+#define BROKER_NO_WALL "the broker's own wall could not be built"
 #define TICK_MS 250 /* while somebody waits for an answer */
+#define BROKER_FLUSH_MS 1000
 
 uint64_t broker_now_ms(void)
 {
@@ -38,15 +42,47 @@ static int read_all(int fd, void *data, size_t len)
     return 0;
 }
 
+/* The descriptors of one message. -1: there are more than that, or none came through. */
+static int take_fds(struct msghdr *msg, int *fds, size_t n)
+{
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(msg);
+    size_t n_fds =
+        cmsg && cmsg->cmsg_type == SCM_RIGHTS ? (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+    if (n_fds != n)
+        return -1;
+    if (n > 0)
+        memcpy(fds, CMSG_DATA(cmsg), n * sizeof(int));
+    return 0;
+}
+
+static int broker_head(struct broker *b, struct netwire_begin *ret)
+{
+    union {
+        char space[CMSG_SPACE(sizeof(b->published))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {ret, sizeof(*ret)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
+                         .msg_controllen = sizeof(control.space)};
+    if (recvmsg(b->control.fd, &msg, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(*ret) ||
+        ret->len > POLICYWIRE_MAX || ret->n_ports > NETWIRE_PORTS_MAX)
+        return -1;
+    b->n_published = ret->n_ports;
+    return take_fds(&msg, b->published, b->n_published);
+}
+
 static int broker_policy(struct broker *b, struct cordon_err *err)
 {
-    uint64_t len = 0;
-    if (read_all(NETWIRE_CONTROL_FD, &len, sizeof(len)) < 0 || len > POLICYWIRE_MAX)
+    struct netwire_begin head;
+    if (broker_head(b, &head) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "broker", 0, "no policy");
+    size_t len = head.len;
     _cleanup_free_ char *data = malloc(len + 1);
     if (!data)
         return err_nomem(err, "broker");
-    if (read_all(NETWIRE_CONTROL_FD, data, len) < 0)
+    if (read_all(b->control.fd, data, len) < 0)
         return err_set(err, CORDON_ERR_INTERNAL, "broker", 0, "no policy");
     if (policywire_read(data, len, &b->arena, &b->policy, err) < 0 ||
         netset_make(&b->policy, &b->set, err) < 0)
@@ -71,6 +107,8 @@ static int broker_listen(struct broker *b, int fd, const struct netwire_socket *
     if (!l)
         return -1;
     l->broker = b;
+    l->next = b->listeners;
+    b->listeners = l;
     l->row = *row;
     l->watch = (struct loop_watch){.fd = fd, .fn = fn, .data = l};
     if (row->kind == NETWIRE_SEEN)
@@ -78,16 +116,32 @@ static int broker_listen(struct broker *b, int fd, const struct netwire_socket *
     return loop_set(&b->loop, &l->watch, EPOLLIN);
 }
 
+/* The number of a descriptor, above another one; as it was where none is left there. */
+static int broker_raise(int *fd, int above)
+{
+    int raised = fcntl(*fd, F_DUPFD_CLOEXEC, above + 1);
+    if (raised < 0)
+        return errno == EINVAL || errno == EMFILE ? 0 : -1;
+    close(*fd);
+    *fd = raised;
+    return 0;
+}
+
+/* Above the socket to the supervisor (broker_put_control_last): when that one is closed, the host's
+ * ports are free for the next run. */
 static int broker_published(struct broker *b)
 {
     const struct policy_value *v = policy_value(&b->policy, FIELD_PUBLISH);
+    if (v->n_items != b->n_published)
+        return -1;
     for (size_t i = 0; i < v->n_items; i++) {
         uint16_t host_port, guest_port;
-        struct netwire_socket row = {.family = 4};
-        if (!publish_parse(v->items[i].text, &host_port, &guest_port))
+        struct netwire_socket row = {.kind = NETWIRE_PUBLISHED, .family = 4};
+        if (!publish_parse(v->items[i].text, &host_port, &guest_port) ||
+            broker_raise(&b->published[i], b->control.fd) < 0)
             return -1;
         row.port = guest_port;
-        if (broker_listen(b, NETWIRE_LISTEN_FD + (int)i, &row, broker_publish_accept) < 0)
+        if (broker_listen(b, b->published[i], &row, broker_publish_accept) < 0)
             return -1;
     }
     return 0;
@@ -101,49 +155,49 @@ static int broker_take_socket(struct broker *b, const struct netwire_socket *row
     case NETWIRE_UDP: return broker_listen(b, fd, row, broker_udp_readable);
     case NETWIRE_INNER: return broker_publish_keep(b, fd);
     case NETWIRE_SEEN: return broker_listen(b, fd, row, broker_seen_readable);
+    case NETWIRE_PUBLISHED: break;
     }
     return -1;
 }
 
-/* The helper that made the gate is one of ours, but it runs with the guest's rights: what it sends
- * is looked at. */
+/* A killed process's last descriptor is closed first, and the gate's sockets take the kernel some
+ * milliseconds: until the supervisor's is closed, it takes us for alive. */
+static int broker_put_control_last(struct broker *b, int last)
+{
+    return broker_raise(&b->control.fd, last);
+}
+
+/* One packet of them; 1 when it was the last. Who made the gate is one of ours, but has the guest's
+ * rights, or its pool's: what it sends is looked at. */
 static int broker_take_sockets(struct broker *b)
 {
-    for (bool last = false; !last;) {
-        struct netwire_sockets in;
-        int fds[NETWIRE_BATCH];
-        union {
-            char space[CMSG_SPACE(sizeof(fds))];
-            struct cmsghdr align;
-        } control;
-        struct iovec iov = {&in, sizeof(in)};
-        struct msghdr msg = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = control.space,
-                             .msg_controllen = sizeof(control.space)};
-        ssize_t n = recvmsg(NETWIRE_SETUP_FD, &msg, MSG_CMSG_CLOEXEC);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n != sizeof(in) || in.n > NETWIRE_BATCH)
-            return -1; /* the guest was not started after all */
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
-        size_t n_fds = cmsg && cmsg->cmsg_type == SCM_RIGHTS
-                           ? (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int)
-                           : 0;
-        if (n_fds != in.n)
+    struct netwire_sockets in;
+    int fds[NETWIRE_BATCH];
+    union {
+        char space[CMSG_SPACE(sizeof(fds))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov = {&in, sizeof(in)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.space,
+                         .msg_controllen = sizeof(control.space)};
+    ssize_t n = recvmsg(NETWIRE_SETUP_FD, &msg, MSG_CMSG_CLOEXEC);
+    if (n < 0 && errno == EINTR)
+        return 0;
+    if (n != sizeof(in) || in.n > NETWIRE_BATCH || take_fds(&msg, fds, in.n) < 0)
+        return -1; /* the guest was not started after all */
+    for (size_t i = 0; i < in.n; i++)
+        if (broker_take_socket(b, &in.rows[i], fds[i]) < 0)
             return -1;
-        if (n_fds > 0)
-            memcpy(fds, CMSG_DATA(cmsg), n_fds * sizeof(int));
-        for (size_t i = 0; i < n_fds; i++)
-            if (broker_take_socket(b, &in.rows[i], fds[i]) < 0)
-                return -1;
-        last = in.is_last != 0;
-        b->has_v6 = in.has_v6 != 0;
-        if (last && !in.sees_all)
-            broker_record(b, &(struct netwire_record){.verdict = NETWIRE_BLIND});
-    }
+    if (in.n > 0)
+        b->last_socket = MAX(b->last_socket, fds[in.n - 1]);
+    if (!in.is_last)
+        return 0;
+    b->has_v6 = in.has_v6 != 0;
+    b->sees_all = in.sees_all != 0;
     close(NETWIRE_SETUP_FD);
-    return 0;
+    return broker_put_control_last(b, b->last_socket) < 0 ? -1 : 1;
 }
 
 /* End of file: the guest is gone, or the supervisor itself. Nothing else ever comes. */
@@ -157,6 +211,7 @@ static void broker_on_control(struct loop_watch *w, uint32_t events)
         return;
     if (recv(w->fd, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR))
         return;
+    broker_last_look(b);
     b->ending = true;
     b->end_ms = broker_now_ms() + BROKER_LINGER_MS;
     if (!broker_record_flush(b))
@@ -174,28 +229,11 @@ static int broker_timeout(struct broker *b, uint64_t now)
     return timeout;
 }
 
-/* After the guest's end: only what it had sent already still goes out. */
-static bool broker_is_over(struct broker *b, uint64_t now)
-{
-    if (!b->ending)
-        return false;
-    if (now < b->end_ms)
-        for (struct broker_conn *c = b->conns; c; c = c->next)
-            if (broker_relay_has_more(c))
-                return false;
-    while (b->conns)
-        broker_conn_end(b->conns);
-    broker_udp_end(b);
-    broker_seen_end(b);
-    broker_record_end(b);
-    return true;
-}
-
 static int broker_serve(struct broker *b)
 {
     for (;;) {
         uint64_t now = broker_now_ms();
-        if (broker_is_over(b, now))
+        if (b->ending && broker_last_is_over(b, now))
             break;
         if (loop_once(&b->loop, broker_timeout(b, now)) < 0)
             return 1;
@@ -206,15 +244,76 @@ static int broker_serve(struct broker *b)
         broker_udp_tick(b, now);
         broker_conn_free_closed(b);
     }
-    for (int i = 0; i < 100 && b->out.len > 0 && broker_record_flush(b); i++)
+    uint64_t until = broker_now_ms() + BROKER_FLUSH_MS;
+    while (broker_record_flush(b) && b->out.len > 0 && broker_now_ms() < until)
         loop_once(&b->loop, 10);
+    /* The last word is the end of this socket, and what the next run may want is free before it.
+     * By itself the kernel would close the gate's sockets first, which it takes its time for. */
+    for (size_t i = 0; i < b->n_published; i++)
+        close(b->published[i]);
+    close(b->control.fd);
     return 0;
+}
+
+/* Its policy, with which it locks itself in. NULL, or what failed. */
+static const char *broker_begin(struct broker *b, struct cordon_err *err)
+{
+    if (broker_policy(b, err) < 0)
+        return err->message;
+    if (broker_lock_down() < 0)
+        return BROKER_NO_WALL;
+    broker_limits_init(b);
+    return NULL;
+}
+
+/* Both are there. */
+static int broker_ready(struct broker *b)
+{
+    if (broker_published(b) < 0 || loop_set(&b->loop, &b->control, EPOLLIN) < 0) {
+        broker_record_broken(b, "the broker could not begin");
+        return -1;
+    }
+    if (!b->sees_all)
+        broker_record(b, &(struct netwire_record){.verdict = NETWIRE_BLIND});
+    return 0;
+}
+
+/* The policy is there at once, and the gate when it was made; of a prepared guest the gate comes
+ * first, and the policy when somebody has a use for it. Nothing of the guest's is looked at before
+ * both are there. */
+static int broker_gather(struct broker *b)
+{
+    struct cordon_err err = {0};
+    struct pollfd from[2] = {{.fd = NETWIRE_CONTROL_FD, .events = POLLIN},
+                             {.fd = NETWIRE_SETUP_FD, .events = POLLIN}};
+    while (from[0].fd >= 0 || from[1].fd >= 0) {
+        if (from[0].fd >= 0)
+            from[0].fd = b->control.fd; /* it moves */
+        if (poll(from, 2, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            return -1;
+        }
+        if (from[0].fd >= 0 && from[0].revents) {
+            const char *failed = broker_begin(b, &err);
+            if (failed) {
+                broker_record_broken(b, failed);
+                return -1;
+            }
+            from[0].fd = -1;
+        } else if (from[1].fd >= 0 && from[1].revents) {
+            int r = broker_take_sockets(b);
+            if (r < 0)
+                return -1;
+            from[1].fd = r > 0 ? -1 : from[1].fd;
+        }
+    }
+    return broker_ready(b);
 }
 
 int broker_main(void)
 {
     static struct broker b;
-    struct cordon_err err = {0};
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_NAME, "cordon-broker");
     b.out.max = BROKER_OUT_MAX * 2;
@@ -222,19 +321,11 @@ int broker_main(void)
     b.control = (struct loop_watch){.fd = NETWIRE_CONTROL_FD, .fn = broker_on_control, .data = &b};
     if (loop_init(&b.loop) < 0)
         return 1;
-    const char *failed = NULL;
-    if (broker_policy(&b, &err) < 0)
-        failed = err.message;
-    else if (broker_lock_limits(&b.max_conns) < 0 || broker_lock_down() < 0)
-        failed = "the broker's own wall could not be built";
-    else if (loop_set(&b.loop, &b.control, EPOLLIN) < 0 || broker_published(&b) < 0)
-        failed = "the broker could not begin";
-    if (failed) {
-        broker_record_broken(&b, failed);
+    if (broker_lock_files(&b.max_conns) < 0 || broker_lock_first() < 0) {
+        broker_record_broken(&b, BROKER_NO_WALL);
         return 1;
     }
-    broker_limits_init(&b);
-    if (broker_take_sockets(&b) < 0)
+    if (broker_gather(&b) < 0)
         return 1;
     return broker_serve(&b);
 }

@@ -93,8 +93,10 @@ void broker_conn_close(struct broker_conn *c, enum netwire_verdict verdict, cons
     c->query = NULL;
     if (c->state != CONN_OPEN)
         b->n_dialling--;
+    /* What one side ends with the other is told: with a reset, unless both have ended in order.
+     * When the guest is gone it is enough that whoever is left got all of it. */
     bool reset = !c->upward.shut || !c->downward.shut;
-    conn_close_side(&c->guest, b, reset);
+    conn_close_side(&c->guest, b, b->ending ? !c->downward.shut : reset);
     if (c->is_inward && c->up.fd >= 0) {
         loop_set(&b->loop, &c->up, 0);
         if (reset)
@@ -102,7 +104,7 @@ void broker_conn_close(struct broker_conn *c, enum netwire_verdict verdict, cons
         else
             broker_publish_ended(b, TAKE_FD(c->up.fd));
     }
-    conn_close_side(&c->up, b, reset);
+    conn_close_side(&c->up, b, b->ending ? !c->upward.shut : reset);
     broker_relay_done(c);
     if (c->prev)
         c->prev->next = c->next;
@@ -334,8 +336,10 @@ static void conn_locate(struct broker_conn *c)
     static const uint8_t loopback4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
     static const uint8_t loopback6[16] = {[15] = 1};
     if (c->verdict.host_loopback) {
-        memcpy(c->addrs[c->n_addrs++], loopback4, 16);
-        memcpy(c->addrs[c->n_addrs++], loopback6, 16);
+        const uint8_t *const own[] = {loopback4, loopback6};
+        for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+            if (netset_dial(&c->broker->set, &c->verdict, own[i], NETRULE_TCP, c->port).allowed)
+                memcpy(c->addrs[c->n_addrs++], own[i], 16);
         broker_conn_dial(c);
     } else if (!c->host.is_addr) {
         conn_resolve(c, c->host.name, false);

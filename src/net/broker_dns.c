@@ -211,6 +211,14 @@ void broker_dns_accepted(struct broker *b, int fd)
         dns_conn_close(c);
 }
 
+void broker_dns_last_look(struct broker *b)
+{
+    for (struct broker_dns_conn *c = b->dns_conns, *next; c; c = next) {
+        next = c->next;
+        dns_conn_ready(&c->watch, EPOLLIN);
+    }
+}
+
 void broker_dns_tick(struct broker *b, uint64_t now_ms)
 {
     for (struct broker_dns_conn *c = b->dns_conns, *next; c; c = next) {

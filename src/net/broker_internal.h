@@ -43,6 +43,7 @@ struct broker;
 
 struct broker_listener {
     struct broker *broker;
+    struct broker_listener *next;
     struct loop_watch watch;
     struct netwire_socket row; /* of a published port: the guest's */
 };
@@ -116,16 +117,21 @@ struct broker {
     bool has_proxy;
     struct proxyconnect proxy;
     bool has_v6;
+    bool sees_all; /* also what nobody allowed */
 
     uint64_t traffic, max_traffic; /* bytes in all; max 0: no limit */
     char traffic_rule[64], conns_rule[64];
     struct loop_watch control;
-    struct buf out; /* records on their way */
-    uint32_t lost;  /* since the last record */
-    bool has_lost;  /* at any time */
+    int last_socket; /* of the gate */
+    struct buf out;  /* records on their way */
+    uint32_t lost;   /* since the last record */
+    bool has_lost;   /* at any time */
     bool ending;
     uint64_t end_ms;
+    struct broker_listener *listeners;
 
+    int published[NETWIRE_PORTS_MAX]; /* listeners, in the policy's order */
+    size_t n_published;
     bool any_port;
     uint8_t ports[65536]; /* who listens: bits of BROKER_PORT_* */
     struct broker_seen {
@@ -171,18 +177,26 @@ uint64_t broker_now_ms(void);
 
 /* broker_lock.c: gives up everything but what serving needs. Sockets are used from then on, no file
  * is opened any more. */
-int broker_lock_limits(size_t *ret_max_conns);
+int broker_lock_files(size_t *ret_max_conns);
+/* What is not needed to read the policy and the resolver's files; for the time of waiting. */
+int broker_lock_first(void);
 int broker_lock_down(void);
 
 /* broker_record.c */
 void broker_record(struct broker *b, struct netwire_record *record);
 /* Attempts that nobody could write down. */
 void broker_record_lost(struct broker *b, uint32_t n);
-/* Says so, as the last record, if there were any. */
+/* The last records: that all was said, or that some is missing. */
 void broker_record_end(struct broker *b);
 void broker_record_broken(struct broker *b, const char *why);
 /* Sends what the supervisor takes. Returns false when it is gone. */
 bool broker_record_flush(struct broker *b);
+
+/* broker_last.c: after the guest's end */
+/* Judges, passes on and writes down what the guest had sent. */
+void broker_last_look(struct broker *b);
+/* Is all of it under way? Then the last records are made. */
+bool broker_last_is_over(struct broker *b, uint64_t now_ms);
 
 /* broker_names.c */
 /* The number of a name, made if it is new; -1: no room. */
@@ -204,9 +218,15 @@ void broker_dns_datagram(struct broker *b, int fd, const uint8_t *msg, size_t le
                          const struct msghdr *to);
 void broker_dns_accepted(struct broker *b, int fd);
 void broker_dns_tick(struct broker *b, uint64_t now_ms);
+/* Questions that were asked and not read. */
+void broker_dns_last_look(struct broker *b);
 
 /* broker_udp.c */
 void broker_udp_readable(struct loop_watch *w, uint32_t events);
+/* Datagrams wait for the address of a name. */
+bool broker_udp_has_more(const struct broker *b);
+/* What came faster than it was read, as the kernel counted it. */
+void broker_udp_count_lost(struct broker_listener *l);
 /* The last records. */
 void broker_udp_end(struct broker *b);
 void broker_udp_tick(struct broker *b, uint64_t now_ms);

@@ -1,4 +1,5 @@
-/* What the broker gives up before it looks at a single byte of the guest's. Runs in the broker.
+/* What the broker gives up: at its start all rights but two, the rest with its policy, before it
+ * looks at a single byte of the guest's. Runs in the broker.
  *
  * It keeps: sockets of the Internet families, pipes, its memory, the clock. It cannot open a file,
  * start or trace a process, or make a socket of any other kind. Anything else ends it, and with it
@@ -24,17 +25,15 @@
 #define LOCK_FDS_OTHER 960   /* listeners, published ports, questions to the resolver */
 #define LOCK_FDS_PER_CONN 4  /* two sockets, and a pipe in half of the cases */
 
-int broker_lock_limits(size_t *ret_max_conns)
+int broker_lock_files(size_t *ret_max_conns)
 {
-    struct rlimit files, core = {1, 1}, none = {0, 0}, memory = {1u << 30, 1u << 30};
+    struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) < 0)
         return -1;
     rlim_t wanted = LOCK_FDS_OTHER + (rlim_t)BROKER_CONNS_MAX * LOCK_FDS_PER_CONN;
     files.rlim_max = MIN(files.rlim_max, wanted);
     files.rlim_cur = files.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &files) < 0 || setrlimit(RLIMIT_CORE, &core) < 0 ||
-        setrlimit(RLIMIT_FSIZE, &none) < 0 || setrlimit(RLIMIT_NPROC, &none) < 0 ||
-        setrlimit(RLIMIT_DATA, &memory) < 0)
+    if (setrlimit(RLIMIT_NOFILE, &files) < 0)
         return -1;
     rlim_t other = MIN((rlim_t)LOCK_FDS_OTHER, files.rlim_max / 4 * 3);
     *ret_max_conns =
@@ -58,11 +57,16 @@ static int lock_ids(void)
     return (int)syscall(SYS_setresuid, id, id, id);
 }
 
-static int lock_capabilities(void)
+/* Of what we have, no more than these of the first 32. */
+static int lock_capabilities(uint32_t keep)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[2] = {0};
-    return (int)syscall(SYS_capset, &head, none);
+    struct __user_cap_data_struct caps[2] = {0};
+    if (keep && syscall(SYS_capget, &head, caps) < 0)
+        return -1;
+    keep &= caps[0].permitted;
+    const struct __user_cap_data_struct rest[2] = {{.effective = keep, .permitted = keep}};
+    return (int)syscall(SYS_capset, &head, rest);
 }
 
 #define NR_LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
@@ -116,10 +120,28 @@ static int lock_filter(void)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
 }
 
+static int lock_limits(void)
+{
+    const struct rlimit core = {1, 1}, none = {0, 0}, memory = {1u << 30, 1u << 30};
+    return setrlimit(RLIMIT_CORE, &core) < 0 || setrlimit(RLIMIT_FSIZE, &none) < 0 ||
+                   setrlimit(RLIMIT_NPROC, &none) < 0 || setrlimit(RLIMIT_DATA, &memory) < 0
+               ? -1
+               : 0;
+}
+
+/* Root's can become somebody else, and read what is root's own: the resolver's files. */
+int broker_lock_first(void)
+{
+    if (lock_limits() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_DUMPABLE, 0) < 0)
+        return -1;
+    return lock_capabilities(1u << CAP_SETUID | 1u << CAP_SETGID);
+}
+
 int broker_lock_down(void)
 {
-    if (lock_ids() < 0 || lock_capabilities() < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-        prctl(PR_SET_DUMPABLE, 0) < 0)
+    /* another user may be looked into again, as far as the host's fs.suid_dumpable says */
+    if (lock_ids() < 0 || lock_capabilities(0) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
         return -1;
     return lock_filter();
 }

@@ -75,9 +75,11 @@ void broker_record_lost(struct broker *b, uint32_t n)
 
 void broker_record_end(struct broker *b)
 {
-    struct netwire_record r = {.verdict = NETWIRE_BLIND, .lost = b->lost};
-    if (b->has_lost && buf_add(&b->out, &r, sizeof(r)) == 0) /* there is room for one more */
-        b->lost = 0;
+    /* there is room for two more */
+    const struct netwire_record blind = {.verdict = NETWIRE_BLIND, .lost = b->lost};
+    const struct netwire_record last = {.verdict = NETWIRE_END};
+    if (!b->has_lost || buf_add(&b->out, &blind, sizeof(blind)) == 0)
+        buf_add(&b->out, &last, sizeof(last));
 }
 
 void broker_record_broken(struct broker *b, const char *why)

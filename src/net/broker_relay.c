@@ -454,11 +454,15 @@ void broker_relay_turn(struct broker_conn *c)
 bool broker_relay_has_more(struct broker_conn *c)
 {
     char byte;
-    if (c->is_inward || c->upward.shut)
+    const struct broker_flow *f = c->is_inward ? &c->downward : &c->upward;
+    int from = c->is_inward ? c->up.fd : c->guest.fd;
+    if (f->shut)
         return false;
-    if (c->upward.in_pipe > 0 || c->n_held > c->n_sent)
+    if (f->in_pipe > 0 || (!c->is_inward && c->n_held > c->n_sent))
         return true;
-    return !c->upward.eof && recv(c->guest.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    ssize_t n = f->eof ? -1 : recv(from, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    /* its end is still to be passed on, too, if there is somebody to pass it to */
+    return n > 0 || (n == 0 && c->state == CONN_OPEN);
 }
 
 void broker_relay_guest(struct loop_watch *w, uint32_t events)

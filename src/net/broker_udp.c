@@ -7,6 +7,7 @@
 #include "net/broker_internal.h"
 
 #include <errno.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,7 @@ static void udp_on_resolved(void *data, const struct resolve_result *result)
 static void udp_decide(struct broker_udp *f)
 {
     static const uint8_t loopback4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
+    static const uint8_t loopback6[16] = {[15] = 1};
     struct broker *b = f->broker;
     bool synthetic;
     const char *name = broker_name_of(b, f->dst, &synthetic);
@@ -213,7 +215,13 @@ static void udp_decide(struct broker_udp *f)
     if (!f->verdict.allowed) {
         udp_kill(f, NETWIRE_REFUSED, f->verdict.rule);
     } else if (f->verdict.host_loopback) {
-        udp_dial(f, loopback4);
+        bool has4 = netset_dial(&b->set, &f->verdict, loopback4, NETRULE_UDP, f->port).allowed;
+        struct netset_verdict v6 =
+            netset_dial(&b->set, &f->verdict, loopback6, NETRULE_UDP, f->port);
+        if (has4 || v6.allowed)
+            udp_dial(f, has4 ? loopback4 : loopback6);
+        else
+            udp_kill(f, NETWIRE_REFUSED, v6.rule);
     } else if (f->host.is_addr) {
         udp_dial(f, f->dst);
     } else {
@@ -345,9 +353,17 @@ void broker_udp_readable(struct loop_watch *w, uint32_t events)
         ssize_t n = recvmsg(w->fd, &msg, MSG_DONTWAIT);
         if (n < 0)
             return;
-        if (!l->broker->ending && udp_destination(&msg, dst))
+        if (udp_destination(&msg, dst))
             udp_datagram(l, &from, dst, bytes, (size_t)n);
     }
+}
+
+void broker_udp_count_lost(struct broker_listener *l)
+{
+    uint32_t info[SK_MEMINFO_VARS] = {0};
+    socklen_t len = sizeof(info);
+    if (getsockopt(l->watch.fd, SOL_SOCKET, SO_MEMINFO, info, &len) == 0)
+        broker_record_lost(l->broker, info[SK_MEMINFO_DROPS]);
 }
 
 void broker_udp_tick(struct broker *b, uint64_t now_ms)
@@ -357,6 +373,14 @@ void broker_udp_tick(struct broker *b, uint64_t now_ms)
         if (now_ms - f->last_ms >= BROKER_UDP_IDLE_MS && f->last_ms <= now_ms)
             udp_free(f);
     }
+}
+
+bool broker_udp_has_more(const struct broker *b)
+{
+    for (const struct broker_udp *f = b->udp; f; f = f->next)
+        if (f->state == UDP_RESOLVING && f->waiting.len > 0)
+            return true;
+    return false;
 }
 
 void broker_udp_end(struct broker *b)

@@ -1,9 +1,10 @@
 /* What the three processes of a networked run say to each other, and the addresses they agree on.
  *
- *   set-up helper --sockets--> broker      made in the gate's namespace (those that dial the guest
- * in its own), sent before the guest runs supervisor ----policy----> broker      its network part,
- * once, at the start broker --------records---> supervisor  one per attempt; end of file when the
- * broker is done
+ *   who makes the gate --sockets--> broker      made in the gate's namespace (those that dial the
+ *                                               guest in its own), sent before the guest runs
+ *   supervisor ----------policy---> broker      its network part, once, before the guest runs; of a
+ *                                               prepared guest when it is known
+ *   broker -------------records---> supervisor  one per attempt, the last one when it is done
  *
  * Both ends are the same build: plain structs. */
 #ifndef NET_NETWIRE_H
@@ -13,8 +14,15 @@
 
 /* Descriptors of a fresh broker. */
 #define NETWIRE_CONTROL_FD 3 /* stream socket to the supervisor */
-#define NETWIRE_SETUP_FD 4   /* packet socket from the set-up helper */
-#define NETWIRE_LISTEN_FD 5  /* first of the published ports' listeners */
+#define NETWIRE_SETUP_FD 4   /* packet socket from who makes the gate */
+#define NETWIRE_FIRST_FREE_FD 5
+
+/* In front of the policy; with it come the listeners of published ports, in the policy's order. */
+struct netwire_begin {
+    uint64_t len;
+    uint64_t n_ports;
+};
+#define NETWIRE_PORTS_MAX 64
 
 /* Addresses that stand for names (RFC 2544's range, and a local one), never used by hosts. The
  * first of them answers DNS. */
@@ -39,11 +47,12 @@
 #define NETWIRE_LINK6_BITS 64
 
 enum netwire_kind {
-    NETWIRE_TCP,   /* listener of one port */
-    NETWIRE_UDP,   /* receives datagrams for one port, tells their destination */
-    NETWIRE_ANY,   /* TCP listener of every port (redirected) */
-    NETWIRE_INNER, /* unconnected, beside the guest: dials it for a published port */
-    NETWIRE_SEEN,  /* packet socket: the first packets of what the guest tries */
+    NETWIRE_TCP,       /* listener of one port */
+    NETWIRE_UDP,       /* receives datagrams for one port, tells their destination */
+    NETWIRE_ANY,       /* TCP listener of every port (redirected) */
+    NETWIRE_INNER,     /* unconnected, beside the guest: dials it for a published port */
+    NETWIRE_SEEN,      /* packet socket: the first packets of what the guest tries */
+    NETWIRE_PUBLISHED, /* not of the gate: listener on the host's loopback */
 };
 
 struct netwire_socket {
@@ -63,13 +72,15 @@ struct netwire_sockets {
 };
 
 /* FAILED: allowed, and nobody answered. The others are no attempts. BROKEN: the broker itself
- * cannot go on. BLIND: attempts without a route will not be seen, or some (`lost`) were not. */
+ * cannot go on. BLIND: attempts without a route will not be seen, or some (`lost`) were not. END:
+ * the guest is gone, and all that it tried was said; who ends without it has not ended in order. */
 enum netwire_verdict {
     NETWIRE_ALLOWED,
     NETWIRE_REFUSED,
     NETWIRE_FAILED,
     NETWIRE_BROKEN,
     NETWIRE_BLIND,
+    NETWIRE_END,
 };
 enum netwire_protocol { NETWIRE_P_TCP, NETWIRE_P_UDP, NETWIRE_P_DNS, NETWIRE_P_OTHER };
 

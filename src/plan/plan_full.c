@@ -408,6 +408,24 @@ static int full_fences(struct plan *p)
     return 0;
 }
 
+/* What was granted, from the first of its operations on, is only looked at: mounted read-only as
+ * the system's files are, and no socket, device or part of /sys, nothing that a layer or an image
+ * is made of. */
+static bool full_is_looked_at(const struct plan *p, size_t first)
+{
+    const unsigned other = PLAN_BIND_RW | PLAN_BIND_DEV | PLAN_BIND_OWNERS | PLAN_BIND_HELD |
+                           PLAN_BIND_KERNELS | PLAN_BIND_COPY;
+    for (size_t i = first; i < p->n_ops; i++) {
+        const struct plan_op *op = &p->ops[i];
+        if (op->kind != PLAN_OP_MASK && (op->kind != PLAN_OP_BIND || op->flags & other))
+            return false;
+    }
+    for (size_t i = 0; i < p->n_fences; i++)
+        if (p->fences[i].connects)
+            return false;
+    return true;
+}
+
 int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err *err)
 {
     const struct policy *policy = req->policy;
@@ -429,7 +447,7 @@ int plan_full(struct plan *p, const struct plan_request *req, struct cordon_err 
     size_t own = p->n_ops;
     if (plan_full_grants(p, req, err) < 0 || plan_temp_check(p, policy, own, err) < 0)
         return -1;
-    p->fence_light = p->n_ops == own && !p->rootfs && p->backend == BACKEND_NATIVE;
+    p->fence_light = full_is_looked_at(p, own) && !p->rootfs && p->backend == BACKEND_NATIVE;
     const struct policy_value *ws = policy_value(policy, FIELD_WORKSPACE);
     p->cwd = ws->set && ws->num != WORKSPACE_NONE ? "/workspace" : PLAN_HOME;
     p->hands_back_cwd = policy_value(policy, FIELD_OUTPUT)->n_items > 0;

@@ -108,7 +108,7 @@ static bool key_may_wait(const struct plan *p, size_t at, size_t first_grant)
 bool plan_is_parkable(const struct plan *p)
 {
     if (p->backend != BACKEND_NATIVE || p->tier != TIER_FULL || p->terminal || p->host_network ||
-        p->own_profile || p->apparmor || p->rootfs || p->net || p->oci ||
+        p->own_profile || p->apparmor || p->rootfs || p->oci ||
         plan_count_grants(p) > PLAN_PARKED_GRANTS)
         return false;
     size_t first_grant = 0;
@@ -121,6 +121,24 @@ bool plan_is_parkable(const struct plan *p)
         if (p->fences[i].connects)
             return false;
     return true;
+}
+
+/* What of the way out is built into a guest's namespaces: what leads to the gate, and who listens
+ * there. Whom its broker lets it reach comes with the order. */
+static void key_net(const struct plan_net *net, struct buf *out)
+{
+    key_num(out, net != NULL);
+    if (!net)
+        return;
+    key_num(out, net->any_port);
+    key_num(out, net->n_routes);
+    for (size_t i = 0; i < net->n_routes; i++) {
+        key_bytes(out, net->routes[i].addr, sizeof(net->routes[i].addr));
+        key_num(out, (uint64_t)net->routes[i].is_v4 << 8 | net->routes[i].prefix_len);
+    }
+    key_bytes(out, net->tcp_ports, net->n_tcp_ports * sizeof(*net->tcp_ports));
+    key_bytes(out, net->udp_ports, net->n_udp_ports * sizeof(*net->udp_ports));
+    key_num(out, plan_net_inner(net));
 }
 
 void plan_key(const struct plan *p, struct buf *out)
@@ -139,6 +157,7 @@ void plan_key(const struct plan *p, struct buf *out)
                      p->scope_signals);
     key_num(out, (uint64_t)p->landlock_abi << 32 | p->cores);
     key_num(out, p->fence_light);
+    key_net(p->net, out);
     key_groups(p, out);
 }
 

@@ -13,15 +13,18 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/util.h"
+#include "net/netclient.h"
 #include "supervise/supervise.h"
 
 #define POOL_FEWEST 2                       /* that wait; below it one is made for each that goes */
 #define POOL_REFILL 2                       /* most that are made for one that goes */
 #define POOL_CALM 64                        /* runs in a row that left enough of them: one less */
 #define POOL_IDLE_MS 2                      /* of silence before guests are prepared */
+#define POOL_REAP_MS 10                     /* brokers that are ended, and not gone yet */
 #define POOL_AGE_NS (20 * 1000000000ull)    /* a guest that waits longer is made anew */
 #define POOL_UNUSED_NS (30 * 1000000000ull) /* a key that nobody asks for is forgotten */
-#define POOL_FAILURES 3                     /* in a row, after which a key is left to cold starts */
+#define POOL_FAILURES 3 /* in a row, after which a key is left to cold starts for a while */
+#define POOL_FAILED_NS (30 * 1000000000ull)
 /* children of one interpreter share its address layout and hash seed */
 #define POOL_INTERPRETER_RUNS 1000
 #define POOL_KEY_MAX (256 * 1024)
@@ -57,6 +60,7 @@ void pool_done(struct pool *pool)
     for (size_t i = 0; i < POOL_KEYS; i++)
         if (pool->keys[i].key)
             key_forget(&pool->keys[i]);
+    netclient_settle();
     buf_done(&pool->scratch);
     util_close(&pool->mounts_fd);
 }
@@ -73,10 +77,24 @@ static void pool_check_mounts(struct pool *pool)
             key_close(&pool->keys[i]);
 }
 
+static void key_note_failure(struct pool_key *k)
+{
+    k->failures++;
+    k->failed_ns = clock_ns();
+}
+
+/* After a while there is one more try. */
+static bool key_may_prepare(struct pool_key *k)
+{
+    if (k->failures >= POOL_FAILURES && k->failed_ns + POOL_FAILED_NS < clock_ns())
+        k->failures = POOL_FAILURES - 1;
+    return k->failures < POOL_FAILURES;
+}
+
 /* The spawner failed or died: every guest of it that waits is lost. */
 static void key_failed(struct pool_key *k)
 {
-    k->failures++;
+    key_note_failure(k);
     key_close(k);
 }
 
@@ -170,18 +188,20 @@ static struct warm_guest *key_remove(struct pool_key *k, size_t i)
     return g;
 }
 
+/* Those that are lost together are one failure. */
 static void key_sweep(struct pool_key *k)
 {
+    bool has_failed = false;
     for (size_t i = 0; i < k->n_parked;) {
-        if (warm_is_over(k->parked[i])) {
+        bool failed = !warm_is_over(k->parked[i]) && warm_has_failed(k->parked[i]);
+        has_failed |= failed;
+        if (failed || warm_is_over(k->parked[i]))
             warm_drop(key_remove(k, i));
-        } else if (warm_has_failed(k->parked[i])) {
-            warm_drop(key_remove(k, i));
-            k->failures++;
-        } else {
+        else
             i++;
-        }
     }
+    if (has_failed)
+        key_note_failure(k);
 }
 
 static void key_open(struct pool_key *k, const struct plan *plan)
@@ -189,7 +209,7 @@ static void key_open(struct pool_key *k, const struct plan *plan)
     struct cordon_err err;
     if (warm_open(plan, k->interpreter, &k->warm, &err) < 0) {
         k->warm = NULL;
-        k->failures++;
+        key_note_failure(k);
         return;
     }
     k->taken = 0;
@@ -238,13 +258,13 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
         pool_check_mounts(pool);
     key_sweep(k);
     /* many at once, none of which has ended yet */
-    if (!k->warm && k->seen > POOL_FEWEST && k->failures < POOL_FAILURES)
+    if (!k->warm && k->seen > POOL_FEWEST && key_may_prepare(k))
         key_open(k, plan);
-    if (!k->warm || k->failures >= POOL_FAILURES) {
+    struct warm_guest *g = key_take_ready(k, plan);
+    if (!g && (!k->warm || !key_may_prepare(k))) {
         pool->cold++;
         return NULL;
     }
-    struct warm_guest *g = key_take_ready(k, plan);
     if (!g) {
         k->target = MIN(k->target + 1, (size_t)POOL_GUESTS);
         k->calm = 0;
@@ -273,6 +293,15 @@ struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool in
     return g;
 }
 
+void pool_not_used(struct pool *pool, bool was_ready)
+{
+    if (was_ready)
+        pool->hits--;
+    else
+        pool->spawned--;
+    pool->cold++;
+}
+
 void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)
 {
     if (start_ns)
@@ -285,7 +314,7 @@ void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns)
         k->seen = MAX(k->seen, 2u);
     if (k->warm && k->interpreter && k->taken >= POOL_INTERPRETER_RUNS)
         key_close(k); /* guests that still run keep it until they end */
-    if (!k->warm && k->seen >= 2 && k->failures < POOL_FAILURES)
+    if (!k->warm && k->seen >= 2 && key_may_prepare(k))
         key_open(k, plan);
     /* rooms whose guests have ended come first */
     for (struct warm_guest *g; k->warm && (g = warm_take_back(k->warm));)
@@ -308,6 +337,8 @@ int pool_timeout_ms(const struct pool *pool)
 {
     if (pool->wants)
         return POOL_IDLE_MS;
+    if (netclient_are_leaving())
+        return POOL_REAP_MS;
     for (size_t i = 0; i < POOL_KEYS; i++)
         if (pool->keys[i].warm)
             return 1000;
@@ -325,7 +356,7 @@ static void key_idle(struct pool_key *k, uint64_t now)
         warm_drop(key_remove(k, 0));
         k->target = POOL_FEWEST;
     }
-    if (!k->warm || k->failures >= POOL_FAILURES)
+    if (!k->warm || !key_may_prepare(k))
         return;
     /* one at a time: the loop is asked again in between */
     if (k->n_parked < k->target)
@@ -338,6 +369,7 @@ void pool_idle(struct pool *pool)
 {
     uint64_t now = clock_ns();
     pool->wants = false;
+    netclient_reap();
     if (pool->mounts_fd >= 0)
         pool_check_mounts(pool);
     for (size_t i = 0; i < POOL_KEYS; i++)

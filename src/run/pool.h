@@ -33,7 +33,7 @@ struct pool_key {
     bool interpreter, has_grants;
     unsigned seen, failures;
     unsigned taken; /* guests of this spawner */
-    uint64_t used_ns;
+    uint64_t used_ns, failed_ns;
 };
 
 struct pool_stats {
@@ -63,6 +63,8 @@ void pool_done(struct pool *pool);
 /* A guest for this plan, or NULL: start one from nothing. interpreter: only one whose program is
  * forked from a warm interpreter, which checks imports by itself. */
 struct warm_guest *pool_take(struct pool *pool, const struct plan *plan, bool interpreter);
+/* It could not be used, and the run was started from nothing; was_ready: it counted as a hit. */
+void pool_not_used(struct pool *pool, bool was_ready);
 /* A run with this plan has ended; start_ns: what its start took when it used a prepared guest. */
 void pool_note(struct pool *pool, const struct plan *plan, uint64_t start_ns);
 /* How long the loop may sleep, -1: for ever. */

@@ -69,14 +69,19 @@ static int run_try(struct run_job *job, bool *ret_refused, struct cordon_err *er
     options.on_done = run_on_done;
     options.data = job;
     /* an error in the request shows before a guest is used up for it */
+    uint64_t hits = job->pool ? job->pool->hits : 0;
     options.prepared = job->pool ? pool_take(job->pool, job->plan, job->only_interpreter) : NULL;
+    job->was_ready = job->pool && job->pool->hits > hits;
     if (job->only_interpreter && !options.prepared) {
         run_drop_plan(job);
         return err_set(err, CORDON_ERR_INTERNAL, "pool", 0, "no interpreter is ready");
     }
     const struct backend *backend = job->backend ? job->backend : run_backend(job->plan);
-    return supervise_start(&job->supervised, job->loop, backend, job->plan, &options, ret_refused,
-                           err);
+    int r = supervise_start(&job->supervised, job->loop, backend, job->plan, &options, ret_refused,
+                            err);
+    if (options.prepared && !job->supervised.was_prepared)
+        pool_not_used(job->pool, job->was_ready);
+    return r;
 }
 
 /* What the judgement cannot know. */
@@ -97,7 +102,9 @@ int run_place(const struct policy *policy, struct host *host, struct cordon_err 
 #endif
     if (!policy_has(policy, FIELD_CGROUP))
         return 0;
-    return host_cgroups_explicit(policy_text(policy, FIELD_CGROUP), &host->cgroups, err);
+    if (host_cgroups_explicit(policy_text(policy, FIELD_CGROUP), &host->cgroups, err) < 0)
+        return policy_err_place(&policy_value(policy, FIELD_CGROUP)->origin, err);
+    return 0;
 }
 
 int run_start(struct run_job *job, struct cordon_err *err)
@@ -175,6 +182,7 @@ static void run_on_done(void *data)
         struct cordon_err err;
         supervise_free(s);
         run_drop_plan(job);
+        pool_not_used(job->pool, job->was_ready);
         job->pool = NULL;
         if (job->only_interpreter) {
             job->only_interpreter = false;

@@ -56,6 +56,7 @@ struct run_job {
      * fails without one, and should it be lost before the guest's code began, on_lost is called in
      * the place of on_done. */
     bool only_interpreter;
+    bool was_ready; /* the pool had a guest ready for it */
     void (*on_lost)(void *data);
     void *lost_data;
     struct run_files files_changed; /* valid once done; kept until run_done() */

@@ -106,7 +106,8 @@ static void job_on_done(struct run_job *run)
     struct serve_job *job = run->data;
     struct cordon_err err = {0};
     if (run->result.verdict == VERDICT_SANDBOX_ERROR) {
-        err = run->supervised.err;
+        if (run->supervised.cause == CAUSE_NONE) /* else it tells of our own kill */
+            err = run->supervised.err;
         if (err.code == 0)
             err_set(&err, CORDON_ERR_INTERNAL, "supervise", 0, "%s", run->result.error);
     } else if (run->supervised.out[0].kept.failed || run->supervised.out[1].kept.failed) {

@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "net/netclient.h"
 
 #define SERVE_BATCH 16      /* requests taken before guests get a look */
 #define SERVE_CLOSE_MS 2000 /* longest the guests may take to be gone when we end */
@@ -160,8 +161,10 @@ int serve_main(void)
     }
     while (s.jobs) {
         /* only streams nobody reads are left, or a guest that would not die: it goes with us */
-        if (s.jobs->run.running)
+        if (s.jobs->run.running) {
+            netclient_settle();
             _exit(0);
+        }
         job_free(s.jobs);
     }
     memo_sweep(&s, true);

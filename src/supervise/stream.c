@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/sys.h"
+#include "base/utf8.h"
 #include "base/util.h"
 
 /* Writes of at most PIPE_BUF never block on a pipe that poll calls writable, so the caller's own
@@ -178,6 +179,8 @@ static void out_push(struct stream_out *s)
             break;
         }
         s->pending_done += (size_t)w;
+        if (w > 0)
+            s->in_line = s->pending[s->pending_done - 1] != '\n';
     }
     if (s->pending_done == s->pending_len)
         s->pending_len = s->pending_done = 0;
@@ -185,6 +188,16 @@ static void out_push(struct stream_out *s)
         loop_set(s->loop, &s->sink, s->pending_len ? EPOLLOUT : 0);
     if (!s->ended)
         loop_set(s->loop, &s->source, s->pending_len ? 0 : EPOLLIN);
+}
+
+/* The first n bytes, but not a part of a character that the cap would cut in two. */
+static size_t out_whole(const char *data, size_t n, size_t len)
+{
+    uint32_t code;
+    for (size_t back = 1; n < len && back <= MIN(n, (size_t)3); back++)
+        if (utf8_decode(data + n - back, data + len, &code) > back)
+            return n - back;
+    return n;
 }
 
 static void out_take(struct stream_out *s, char *data, size_t len)
@@ -201,9 +214,10 @@ static void out_take(struct stream_out *s, char *data, size_t len)
         return;
     if (s->keep)
         buf_add(&s->kept, data, n);
-    if (s->on_data)
+    n = out_whole(data, n, len);
+    if (s->on_data && n > 0)
         s->on_data(s, data, n);
-    if (s->sink.fd >= 0) {
+    if (s->sink.fd >= 0 && n > 0) {
         if (!s->sink_open)
             out_open_sink(s);
         s->pending_len = s->strip ? stream_strip(&s->strip_state, data, n) : n;

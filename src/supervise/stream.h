@@ -27,6 +27,7 @@ struct stream_out {
     bool keep;
     uint64_t total, cap;
     bool truncated, ended;
+    bool in_line;  /* what was passed on does not end with a line */
     char *pending; /* read but not yet passed on */
     size_t pending_len, pending_done;
     void (*on_data)(struct stream_out *s, const char *bytes,

@@ -65,6 +65,7 @@ struct supervised {
     struct loop_watch net; /* of a guest with a way out: its broker speaks */
     struct netlog netlog;
     enum { SUPERVISE_NET_UP, SUPERVISE_NET_ENDING, SUPERVISE_NET_LOST } net_state;
+    bool net_has_ended;    /* the broker is gone */
     char net_failure[160]; /* why the broker could not go on, if it said so */
     uint64_t begin_ns;     /* when the start was asked for */
     bool was_prepared;

@@ -24,10 +24,17 @@
 #define WATCH_DISK_BUDGET_NS 200000000ull /* of one look; the first one has sample_disk()'s own */
 #define WATCH_DISK_FASTEST (UINT64_C(1) << 30) /* bytes a guest can write in a second */
 
-/* What no group measures is read from /proc. */
+/* Whole cores are given by affinity where no group shares them out; a part of one is held by us. */
+static bool watch_holds_share(const struct plan *p)
+{
+    return p->cores && p->limits.cpu_percent % 100 != 0 && !p->own_kernel;
+}
+
+/* What no group measures is read from /proc; and whoever must stand still is found there, should
+ * there be nothing that freezes a group. */
 static bool watch_needs_tree(const struct plan *p)
 {
-    return !p->by_group.memory || !p->by_group.pids;
+    return !p->by_group.memory || !p->by_group.pids || watch_holds_share(p);
 }
 
 /* Folders and files the guest can fill, as far as they exist by now: the guest's own one in tier
@@ -202,12 +209,12 @@ static void watch_memory(struct supervised *s, const struct sample *now, uint64_
                                       : WATCH_SLOW_NS);
 }
 
-/* Whole cores were given by affinity; what is left is held by standing still when ahead of it. */
+/* By standing still when ahead of it. */
 static void watch_duty(struct supervised *s, uint64_t now_ns)
 {
     unsigned percent = s->plan->limits.cpu_percent;
     bool stop, was = s->duty.stopped;
-    if (!s->plan->cores || percent % 100 == 0 || s->plan->own_kernel)
+    if (!watch_holds_share(s->plan))
         return;
     if (s->duty.percent == 0)
         sample_duty_start(&s->duty, percent, now_ns);

@@ -71,7 +71,7 @@ class NetWorld:
         return cordon_run.run(*(["--dns", dns] if dns else []), *words, prefix=self.prefix, **kw)
 
     def start(self, *words, dns=DNS, **kw):
-        return cordon_run.start("--dns", dns, *words, prefix=self.prefix, **kw)
+        return cordon_run.start(*(["--dns", dns] if dns else []), *words, prefix=self.prefix, **kw)
 
     def python(self, code, *words, args=(), **kw):
         """A Python guest; modules of the standard library only, no start-up files."""

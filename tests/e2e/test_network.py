@@ -555,6 +555,8 @@ def test_localhost_is_the_guests_own(net):
 def test_host_port(net):
     for opts, port, good in [(["--allow-host-port", "8080"], 8080, True), (["--allow-host-port", "8080"], 80, False),
                              (["--allow-network", "localhost:8080"], 8080, True), (["--allow-network", "localhost"], 80, True),
+                             (["--allow-network", "127.0.0.1:8080"], 8080, True), (["--allow-network", "127.*:8080"], 8080, True),
+                             (["--allow-network", "host.cordon:8080"], 8080, True), (["--allow-network", "127.0.0.5:8080"], 8080, False),
                              (OK, 80, False), ([*OK, "--block-internal=false"], 80, False)]:
         net.forget()
         r = curl(net, f"http://host.cordon:{port}/", "-m", "5", opts=opts)
@@ -847,7 +849,7 @@ def test_no_ipv6(net, lacking):
 
 
 def test_host_network_needs_its_word(net):
-    r = net.run("--network", "host", "--", CURL, "-sS", "http://203.0.113.10/", as_json=False)
+    r = net.run("--network", "host", "--", CURL, "-sS", "http://203.0.113.10/", as_json=False, dns=None)
     assert r.code in (64, 78) and "unsafe" in r.log_text, (r.code, r.log_text)
     r = net.run("--network", "host", "--unsafe-host-network", "--", CURL, "-sS", "http://203.0.113.10/", dns=None)
     assert r.code == 69 or "hello from web" in r.out, str(r)

@@ -29,8 +29,8 @@ def wall(request, need, net, world):
     return words
 
 
-def fetch(net, wall, options, *urls):
-    return net.run(*wall, *options, "--", "/usr/bin/python3", "-I", "-c", FETCH, *urls)
+def fetch(net, wall, options, *urls, **kw):
+    return net.run(*wall, *options, "--", "/usr/bin/python3", "-I", "-c", FETCH, *urls, **kw)
 
 
 def test_allowlist(wall, net):
@@ -94,10 +94,10 @@ def test_host_network_asks_twice(wall):
 def test_host_network(wall, net):
     """The host's own sockets, for two runs at once; without the word for it nothing of them."""
     words = ["--network", "host", "--unsafe-host-network"]
-    first = net.start(*wall, *words, "--", "sh", "-c", "echo up; exec sleep 60")
+    first = net.start(*wall, *words, "--", "sh", "-c", "echo up; exec sleep 60", dns=None)
     try:
         assert first.stdout.readline() == b"up\n"
-        got = fetch(net, wall, words, "http://203.0.113.10/")
+        got = fetch(net, wall, words, "http://203.0.113.10/", dns=None)
         assert "hello from web" in got.out and got.layers["net_ns"] == "off", got
     finally:
         first.kill()

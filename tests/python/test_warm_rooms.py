@@ -118,6 +118,7 @@ def test_every_guest_sees_what_the_one_before_saw(sandbox):
 
 # None of these leaves anything.
 KEEPS = {
+    "looks at files and folders": "os.listdir('/home/sandbox'); os.listdir('/tmp'); open('/etc/passwd').read()",
     "nothing": "",
     "children": "for _ in range(5):\n    pid = os.fork()\n    os._exit(0) if pid == 0 else os.waitpid(pid, 0)",
     "threads": "t = [threading.Thread(target=time.sleep, args=(0.01,)) for _ in range(4)]; [x.start() for x in t]; [x.join() for x in t]",
@@ -150,7 +151,6 @@ SPOILS = {
     "a sibling of the first process": "pid = libc.syscall(56, 0x8000 | 17, 0, 0, 0, 0)\nif pid == 0:\n    libc.setsid(); time.sleep(60); os._exit(0)",
     "a dead sibling": "pid = libc.syscall(56, 0x8000 | 17, 0, 0, 0, 0)\nif pid == 0:\n    os._exit(0)\ntime.sleep(0.2)",
     "a thread that asked to be traced": "t = threading.Thread(target=lambda: libc.ptrace(0, 0, 0, 0)); t.start(); t.join()",
-    "a look at a folder": "os.listdir('/home/sandbox')",
     "shared memory": "assert libc.shmget(7, 4096, 0o1600) >= 0",
     "shared memory that is gone": "assert libc.shmctl(libc.shmget(0, 4096, 0o1600), 0, 0) >= 0",
     "semaphores": "assert libc.semget(7, 1, 0o1600) >= 0",
@@ -390,7 +390,7 @@ def test_cpu_time_of_whom_a_limit_ended_is_known(sandbox, kind):
 def test_cpu_time_of_who_was_left_is_known(sandbox, kind):
     settled(sandbox)
     result = run(sandbox, beside(kind, BURN).replace("sleep(5)", "sleep(0.5)"))
-    assert result.verdict == "ok" and 250 < result.cpu_user_ms + result.cpu_sys_ms < 1500 * SLOW
+    assert result.verdict == "ok" and 150 < result.cpu_user_ms + result.cpu_sys_ms < 1500 * SLOW
 
 
 def test_threads_that_asked_to_be_traced_do_not_multiply_the_time(sandbox):

@@ -304,6 +304,13 @@ static void errors(void **state)
     expect_error(r, CORDON_ERR_CONFIG, "exist.toml");
 
     expect_error(cordon_request_new(), CORDON_ERR_USAGE, "nothing to run");
+    expect_error(NULL, CORDON_ERR_USAGE, "no request"); /* as it is when memory was short */
+    struct cordon_job *job = NULL;
+    assert_int_equal(cordon_start(handle, NULL, &job, &err), -1);
+    r = shell("true");
+    assert_int_equal(cordon_start(NULL, r, &job, &err), -1);
+    assert_true(err.code == CORDON_ERR_USAGE && !job);
+    cordon_request_free(r);
 
     r = cordon_request_new();
     char *empty[] = {NULL};

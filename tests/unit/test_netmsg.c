@@ -749,10 +749,9 @@ static void test_packet_heads(void **state)
 static void test_broker_of_another_program(void **state)
 {
     (void)state;
-    struct policy policy = {0};
     struct netclient *client = NULL;
     struct cordon_err err = {0};
-    assert_int_equal(netclient_start(&policy, NULL, 0, &client, &err), -1);
+    assert_int_equal(netclient_start(&client, &err), -1);
     assert_null(client);
     assert_int_equal(err.code, CORDON_ERR_INTERNAL);
 }

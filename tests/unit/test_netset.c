@@ -269,6 +269,47 @@ static void test_host_loopback(void **state)
     netset_done(&set);
 }
 
+/* Rules that name it by its address, or by what the guest calls it. */
+static void test_host_loopback_by_address(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rule;
+        bool has4, has6;
+    } cases[] = {
+        {"127.0.0.1:3000", true, false},   {"127.*:3000", true, false},
+        {"127.0.0.0/8:3000", true, false}, {"[::1]:3000", false, true},
+        {"host.cordon:3000", true, true},  {"localhost:3000", true, true},
+        {"127.0.0.5:3000", false, false},  {"64.0.0.0/2:3000", false, false},
+        {"10.0.0.1:3000", false, false},
+    };
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct netset set = MAKE(ALLOW(cases[i].rule));
+        bool opens = cases[i].has4 || cases[i].has6;
+        assert_int_equal(netset_name(&set, NETSET_HOST_NAME, NETRULE_TCP, 0).allowed, opens);
+        assert_int_equal(netset_name(&set, NETSET_HOST_NAME, NETRULE_TCP, 3000).allowed, opens);
+        assert_false(netset_name(&set, NETSET_HOST_NAME, NETRULE_TCP, 80).allowed);
+        if (opens) {
+            assert_int_equal(dial_ok(&set, NETSET_HOST_NAME, "127.0.0.1", 3000), cases[i].has4);
+            assert_int_equal(dial_ok(&set, NETSET_HOST_NAME, "::1", 3000), cases[i].has6);
+            assert_false(dial_ok(&set, NETSET_HOST_NAME, "10.0.0.1", 3000));
+        }
+        netset_done(&set);
+    }
+}
+
+static void test_host_loopback_whatever_the_order(void **state)
+{
+    (void)state;
+    struct netset sets[] = {MAKE(ALLOW("127.0.0.1:3000"), ALLOW("localhost:3000")),
+                            MAKE(ALLOW("localhost:3000"), ALLOW("127.0.0.1:3000"))};
+    for (size_t i = 0; i < 2; i++) {
+        assert_true(dial_ok(&sets[i], NETSET_HOST_NAME, "127.0.0.1", 3000));
+        assert_true(dial_ok(&sets[i], NETSET_HOST_NAME, "::1", 3000));
+        netset_done(&sets[i]);
+    }
+}
+
 static void test_udp(void **state)
 {
     (void)state;
@@ -293,6 +334,8 @@ int main(void)
         cmocka_unit_test(test_internal_by_rule),
         cmocka_unit_test(test_everything),
         cmocka_unit_test(test_host_loopback),
+        cmocka_unit_test(test_host_loopback_by_address),
+        cmocka_unit_test(test_host_loopback_whatever_the_order),
         cmocka_unit_test(test_udp),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -131,6 +131,7 @@ struct native_child {
     bool makes_mounts; /* pid 1 makes the mount namespace, not the clone */
     cpu_set_t cores;   /* of the supervisor of a single run */
     unsigned n_cores;  /* so many; 0: nobody is placed */
+    bool is_crowded;   /* as all of them have something to do */
     unsigned core;     /* where it ran when it cloned us */
     bool is_alone;     /* the supervisor has no other guest, and ends after it */
     bool tells_begun;  /* the supervisor has work that waits until the guest runs */
@@ -244,11 +245,16 @@ int native_netns_loopback_up(void);
 struct netclient;
 int native_broker_start(const struct plan_net *net, struct native_child *c,
                         struct netclient **ret_client, struct cordon_err *err);
+/* Its second half, for one that was started before anybody knew what it is to allow. */
+int native_broker_begin(const struct plan_net *net, struct netclient *client,
+                        struct cordon_err *err);
 /* The child is there: its end is its own. NULL is accepted. */
 void native_broker_started(struct netclient *client);
 /* Does the kernel lack, or refuse, a part of the guest's gate? */
 bool native_stage_is_netless(const struct native_status *status);
-/* netns_gate.c: the way out, if the plan has one; a helper's main function */
+/* netns_gate.c: the way out, if the plan has one. In the process itself, which is in the guest's
+ * namespace afterwards; as a helper's main function, for pid 1 to follow. */
+void native_gate_enter(struct native_child *c);
 int native_gate_make(void *child);
 
 /* A host path of the plan as a detached copy of its mounts. */

@@ -19,6 +19,7 @@
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "net/netclient.h"
 
 static void native_kill(struct guest *g)
 {
@@ -330,6 +331,7 @@ static void native_settle_last(void)
     if (unsettled)
         unsettled->status = NULL;
     native_settle();
+    netclient_settle();
 }
 
 /* Who looks into the guest's layer or folder next must find it at rest. */

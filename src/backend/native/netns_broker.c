@@ -8,17 +8,23 @@
 
 #define BROKER_PORTS_MAX 256
 
-int native_broker_start(const struct plan_net *net, struct native_child *c,
-                        struct netclient **ret_client, struct cordon_err *err)
+int native_broker_begin(const struct plan_net *net, struct netclient *client,
+                        struct cordon_err *err)
 {
     uint16_t ports[BROKER_PORTS_MAX];
     size_t n = MIN(net->n_publish, ARRAY_SIZE(ports));
     for (size_t i = 0; i < n; i++)
         ports[i] = net->publish[i].host_port;
-    if (netclient_start(net->policy, ports, n, ret_client, err) < 0)
+    return netclient_begin(client, net->policy, ports, n, err);
+}
+
+int native_broker_start(const struct plan_net *net, struct native_child *c,
+                        struct netclient **ret_client, struct cordon_err *err)
+{
+    if (netclient_start(ret_client, err) < 0)
         return -1;
     c->broker_fd = (*ret_client)->setup_fd;
-    return 0;
+    return native_broker_begin(net, *ret_client, err);
 }
 
 void native_broker_started(struct netclient *client)

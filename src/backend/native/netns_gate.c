@@ -8,7 +8,8 @@
  * Nothing of ours listens beside the guest, so that its own servers may use every port. No process
  * stays in the gate's namespace: the broker's descriptors keep it alive. Runs in the helper beside
  * pid 1 (netns.c), which here has memory of its own and shares only descriptors, with the rights of
- * the guest's user namespace only. */
+ * the guest's user namespace only; or in the pid 1 of a prepared guest (warm_guest.c), with those
+ * of the pool's. */
 #include "backend/native/native_internal.h"
 
 #include <arpa/inet.h>
@@ -337,19 +338,24 @@ static int gate_make(const struct plan_net *net, const char **ret_what)
     return gate_send(true);
 }
 
-int native_gate_make(void *child)
+void native_gate_enter(struct native_child *c)
 {
-    struct native_child *c = child;
     const char *what = "";
     gate.broker_fd = c->broker_fd;
     gate.gate_nl.fd = gate.guest_nl.fd = -1;
     if (gate_make(c->plan->net, &what) < 0)
         native_child_fail(c, "network", errno, what);
+    util_close(&gate.gate_nl.fd);
+    util_close(&gate.guest_nl.fd);
+}
+
+int native_gate_make(void *child)
+{
+    struct native_child *c = child;
+    native_gate_enter(c);
     int ns_fd = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     if (ns_fd < 0)
         native_child_fail(c, "network", errno, "namespace");
     c->status->net_ns_fd = ns_fd;
-    util_close(&gate.gate_nl.fd);
-    util_close(&gate.guest_nl.fd);
     return 0;
 }

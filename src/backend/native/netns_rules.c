@@ -1,6 +1,6 @@
 /* Packet rules of the gate: a refusal that is told at once, or every port redirected.
  *
- * Runs in the helper beside pid 1, in the gate's namespace. */
+ * Runs where the gate is made (netns_gate.c), in its namespace. */
 #include "backend/native/netns_gate.h"
 
 #include <netinet/in.h> /* before the kernel's, which gives way to it */

@@ -1,5 +1,5 @@
-/* The watch for what the guest tries, whoever takes it. Runs in the helper beside pid 1, in the
- * gate's namespace. */
+/* The watch for what the guest tries, whoever takes it. Runs where the gate is made (netns_gate.c),
+ * in its namespace. */
 #include "backend/native/netns_gate.h"
 
 #include <arpa/inet.h>

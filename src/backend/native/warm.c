@@ -147,6 +147,7 @@ int warm_open(const struct plan *plan, bool interpreter, struct warm **ret_warm,
     w->own_id = w->own_host_ids ? native_id_take() : 0;
     w->cgroups = plan->cgroups;
     w->limits = plan->limits;
+    w->has_net = plan->net != NULL;
     w->has_rooms = warm_may_have_rooms(plan, interpreter);
     w->looks_at_network = true;
     /* Beside v1 groups the v2 one would only kill and count, and a process of the pool's user

@@ -14,8 +14,9 @@
  *
  * A prepared guest is used once; a room serves guests for as long as each leaves it as it was
  * (warm_room.c), and is given up otherwise. The order (command, environment, files, limits) reaches
- * it on its lifeline; nothing of any run reaches the spawner. Everything here but warm_spawner.c,
- * warm_netns.c and warm_guest.c runs in the supervisor. */
+ * it on its lifeline, and its broker, where it has one, whom it may reach; nothing of any run
+ * reaches the spawner. Everything here but warm_spawner.c, warm_netns.c and warm_guest.c runs in
+ * the supervisor. */
 #ifndef NATIVE_WARM_H
 #define NATIVE_WARM_H
 

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/sys.h"
 #include "base/util.h"
+#include "net/netclient.h"
 
 #define CLAIM_REPLY_MS 2000 /* longest a spawner may take for a clone */
 #define CLAIM_REST_NS UINT64_C(1000000000)
@@ -70,6 +71,10 @@ void warm_drop(struct warm_guest *g)
     for (int i = 0; i < 3; i++)
         util_close(&g->stdio[i]);
     util_close(&g->pidfd);
+    if (g->net_has_begun)
+        netclient_free(g->net); /* whoever starts in its place wants the same ports of the host */
+    else
+        netclient_leave(g->net);
     cgroup_destroy(g->cgroup);
     warm_release(g);
 }
@@ -171,7 +176,7 @@ static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
         do
             g->id = native_id_take();
         while (g->id == w->own_id); /* only if all are taken */
-    int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX + PLAN_PARKED_GRANTS];
+    int fds[WARM_SPAWN_FDS + 1 + CGROUP_ENTRIES_MAX + PLAN_PARKED_GRANTS + 1];
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fds[i] = -1;
     struct warm_spawn m = {.slot = g->slot,
@@ -197,6 +202,10 @@ static int claim_spawn(struct warm_guest *g, struct cordon_err *err)
     size_t first_grant = n;
     if (r == 0)
         r = warm_grants_open(g, &m, fds, &n, err);
+    if (r == 0 && w->has_net && (r = netclient_start(&g->net, err)) == 0) {
+        m.has_broker = g->net->is_prepared = true;
+        fds[n++] = TAKE_FD(g->net->setup_fd);
+    }
     struct iovec part = {&m, sizeof(m)};
     if (r == 0 && warm_send(w->sock, &part, 1, fds, n, MSG_DONTWAIT) < 0)
         r = err_set(err, CORDON_ERR_INTERNAL, "pool", errno, "request to the spawner");
@@ -247,7 +256,7 @@ bool warm_is_ready(const struct warm_guest *g)
 bool warm_has_failed(const struct warm_guest *g)
 {
     return g->error || g->is_unseen || atomic_load(&g->status->state) != NATIVE_SETUP ||
-           atomic_load(&g->status->reaped);
+           atomic_load(&g->status->reaped) || (g->net && !netclient_is_there(g->net));
 }
 
 uint64_t warm_born_ns(const struct warm_guest *g)
@@ -346,13 +355,20 @@ static int claim_order(struct warm_guest *g, const struct plan *plan, struct cor
     return r;
 }
 
+static int claim_network(struct warm_guest *g, const struct plan_net *net, struct cordon_err *err)
+{
+    g->net_has_begun = g->net != NULL;
+    return g->net ? native_broker_begin(net, g->net, err) : 0;
+}
+
 int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_guest,
                struct cordon_err *err)
 {
     struct native *n = calloc(1, sizeof(*n));
     g->status->wall_ns = plan->limits.wall_ns;
     if (!n || claim_await(g, err) < 0 || (g->is_room && claim_groups(g, err) < 0) ||
-        claim_limits(g, &plan->limits, err) < 0 || claim_order(g, plan, err) < 0) {
+        claim_limits(g, &plan->limits, err) < 0 || claim_network(g, plan->net, err) < 0 ||
+        claim_order(g, plan, err) < 0) {
         if (!n)
             err_nomem(err, "pool");
         free(n);
@@ -375,6 +391,7 @@ int warm_claim(struct warm_guest *g, const struct plan *plan, struct guest *ret_
         .stdio = {TAKE_FD(g->stdio[0]), TAKE_FD(g->stdio[1]), TAKE_FD(g->stdio[2])},
         .pid = g->pid,
         .beside = g->is_room ? &g->status->porter : NULL,
+        .net = TAKE_PTR(g->net),
         .priv = n,
     };
     return 0;

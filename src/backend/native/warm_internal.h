@@ -45,6 +45,7 @@ struct warm {
     struct host_cgroups cgroups; /* where those of guests are made */
     struct cgroup_pool *group;   /* root's, of version 2, around all of them; NULL: none */
     struct plan_limits limits;
+    bool has_net; /* guests have a way out, each with a broker of its own */
     struct warm_groups idle[WARM_GROUPS];
     size_t n_idle, n_resting;
     struct plan grants; /* root's: only its operations, those that bind granted paths */
@@ -68,6 +69,8 @@ struct warm_guest {
     struct cgroup *cgroup;
     struct plan_limits limits; /* as its groups have them */
     int go_fd, done_fd, pidfd, stdio[3];
+    struct netclient *net; /* the broker that waits with it, NULL: none */
+    bool net_has_begun;    /* it knows its run, and has the listeners of published ports */
     pid_t pid;
     unsigned id; /* its user on the host, 0: the caller's */
     int error;   /* of the spawner; 0: none */
@@ -86,7 +89,7 @@ enum warm_stand {
 };
 
 /* supervisor → spawner, with descriptors: lifeline, done, three streams, [v2 group], entries of v1
- * groups, mounts of granted paths; of a room the first two only */
+ * groups, mounts of granted paths, [where the gate's sockets go]; of a room the first two only */
 struct warm_spawn {
     uint32_t slot;
     uint32_t serial; /* tells guests of one slot apart */
@@ -95,6 +98,7 @@ struct warm_spawn {
     uint32_t n_entries;
     uint32_t n_grants;         /* paths of the host that are given with it */
     uint32_t grants;           /* bit i: the i-th of them is there */
+    uint32_t has_broker;       /* it has a way out */
     uint32_t is_room;          /* guests come one after the other */
     uint32_t looks_at_network; /* as of warm_porter */
 };

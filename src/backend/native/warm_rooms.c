@@ -30,11 +30,11 @@ static bool rooms_fit_groups(const struct plan *p)
     return false;
 }
 
-/* Nothing of the caller's in it, nothing to be handed back, no folder in the scratch that nobody
- * looks at; and a kernel where a process enters its clocks at its execve. */
+/* Nothing of the caller's in it, no way out, nothing to be handed back, no folder in the scratch
+ * that nobody looks at; and a kernel where a process enters its clocks at its execve. */
 bool warm_may_have_rooms(const struct plan *p, bool interpreter)
 {
-    if (interpreter || p->hands_back_cwd || p->writes_host || plan_count_grants(p) > 0 ||
+    if (interpreter || p->net || p->hands_back_cwd || p->writes_host || plan_count_grants(p) > 0 ||
         !p->filter_options.notify || (p->time_ns && !p->time_at_exec) || !rooms_fit_groups(p))
         return false;
     for (size_t i = 0; i < p->n_ops; i++)

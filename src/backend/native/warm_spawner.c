@@ -129,6 +129,7 @@ static _Noreturn void spawner_child(struct spawner *s, const struct warm_spawn *
     for (size_t i = 0, k = 0; i < c->plan->n_ops && k < m->n_grants; i++)
         if (plan_is_grant(&c->plan->ops[i]))
             c->mount_fds[i] = m->grants & 1u << k++ ? fds[at++] : -1;
+    c->broker_fd = m->has_broker ? fds[at] : -1;
     warm_guest_main(c, m->id, net_fd >= 0, false);
 }
 
@@ -151,7 +152,8 @@ static pid_t spawner_porter(struct spawner *s, const struct warm_spawn *m, const
 static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const int *fds)
 {
     struct warm_spawned reply = {.slot = m->slot, .serial = m->serial};
-    int pidfds[2] = {-1, -1}, net_fd = warm_netns_take(m->slot), life[2] = {-1, -1};
+    int pidfds[2] = {-1, -1}, life[2] = {-1, -1};
+    int net_fd = m->has_broker ? -1 : warm_netns_take(m->slot);
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD |
                  (m->has_group ? CLONE_INTO_CGROUP : 0),
@@ -190,7 +192,7 @@ static void spawner_spawn(struct spawner *s, const struct warm_spawn *m, const i
         _exit(0);
     util_close(&pidfds[0]);
     util_close(&pidfds[1]);
-    if (net_fd < 0)
+    if (net_fd < 0 && !m->has_broker)
         warm_netns_refill();
 }
 
@@ -205,7 +207,7 @@ static void spawner_request(struct spawner *s)
         _exit(0); /* the pool is closed: every guest goes with its pid namespace */
     size_t wanted = m.is_room ? WARM_ROOM_FDS
                               : WARM_SPAWN_FDS + (m.has_group ? 1u : 0u) + m.n_entries +
-                                    (size_t)__builtin_popcount(m.grants);
+                                    (size_t)__builtin_popcount(m.grants) + (m.has_broker ? 1u : 0u);
     if (m.slot == 0 || m.slot >= WARM_SLOTS || n_fds != wanted)
         _exit(1);
     spawner_spawn(s, &m, fds);

@@ -120,7 +120,7 @@ static void launch_place(struct native_child *c)
     launch_mkdir(c, PLAN_OCI_ROOT "/.cordon", 0755);
     snprintf(options, sizeof(options), "size=%llu,nr_inodes=%llu,mode=0755",
              (unsigned long long)l->scratch_bytes, (unsigned long long)l->scratch_inodes);
-    launch_mount(c, "tmpfs", PLAN_OCI_SCRATCH, MS_NOSUID | MS_NODEV, options);
+    launch_mount(c, "tmpfs", PLAN_OCI_SCRATCH, MS_NOSUID | MS_NODEV | MS_NOATIME, options);
     launch_write(c, PLAN_OCI_BUNDLE "/config.json", c->plan->oci->config,
                  strlen(c->plan->oci->config));
     launch_write(c, PLAN_OCI_ROOT "/.cordon/job", c->oci->job, c->oci->job_len);
