@@ -2,6 +2,7 @@
  * nanoseconds, or runs per second.
  *
  *   warm handle N CMD [ARG...]            cordon_run() of a command
+ *   warm network N RULE CMD [ARG...]      the same with a network: who may be reached
  *   warm python N [MODULE] CODE           the same of Python source text, MODULE preloaded
  *   warm spawn N CMD [ARG...]             posix_spawn() until it is reaped
  *   warm rate N CMD [ARG...]              runs per second of two threads, in windows of 400 ms
@@ -262,7 +263,8 @@ int main(int argc, char **argv)
     struct cordon_err err;
     int n = argc > 2 ? atoi(argv[2]) : 0;
     if (n < 1 || (argc < 4 && strcmp(argv[1], "sleepers") != 0)) {
-        fprintf(stderr, "usage: warm handle|python|spawn|rate|rate-spawn|sleepers N [WORD...]\n");
+        fprintf(stderr,
+                "usage: warm handle|network|python|spawn|rate|rate-spawn|sleepers N [WORD...]\n");
         return 64;
     }
     command = argv + 3;
@@ -279,6 +281,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "sleepers") == 0) {
         r = sleepers(n);
     } else {
+        if (strcmp(argv[1], "network") == 0 &&
+            cordon_request_set(request, "allow_network", *command++, &err) < 0)
+            fail(&err);
         if (strcmp(argv[1], "python") == 0)
             set_python(command);
         else if (cordon_request_set_argv(request, command, &err) < 0)

@@ -33,6 +33,8 @@ struct host_cgroups {
                       * Else never. */
     bool v2_unasked; /* .v2 was not looked for: v1 holds everything, and tier full needs no more */
     bool may_ask_scope; /* no controller here, but the user's systemd might give a group */
+    bool unread; /* nobody is told, or limits, how much CPU time there was: a group of v1 that
+                  * does nothing but count it is left out */
 };
 
 struct host {

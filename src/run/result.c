@@ -47,6 +47,7 @@ static void result_limit(struct result *r, enum verdict v, int exit_code,
 {
     r->verdict = v;
     r->exit_code = exit_code;
+    r->signal = 0; /* whoever held the limit: the kernel by one, or we */
     r->limit_name = policy_fields[id].key;
     const char *written = policy_has(policy, id) ? policy_written(policy, id) : "";
     snprintf(r->limit_value, sizeof(r->limit_value), "%s", written);
@@ -286,8 +287,8 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
     r->netlog = s->plan->net ? &s->netlog : NULL;
     for (int i = 0; i < 2; i++) {
         const struct stream_out *out = &s->out[i];
-        r->out[i] = (struct result_stream){out->kept.data, out->kept.len, out->truncated,
-                                           out->total, out->sink_errno};
+        r->out[i] = (struct result_stream){out->kept.data, out->kept.len,   out->truncated,
+                                           out->total,     out->sink_errno, out->in_line};
     }
     r->usage = o->usage;
     r->usage.peak_memory_bytes = MAX(o->usage.peak_memory_bytes, s->peak.memory_bytes);

@@ -37,6 +37,7 @@ struct result_stream {
     bool truncated;
     uint64_t bytes; /* all that was written */
     int lost_errno; /* why it could not be passed on; 0: it was, or nobody was to get it */
+    bool in_line;   /* what was passed on does not end with a line */
 };
 
 struct result {

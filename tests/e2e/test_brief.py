@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import time
@@ -107,3 +108,50 @@ def test_what_cannot_be_executed_is_the_guests():
         done = subprocess.run([CORDON, "run", "--json", "--", command], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, env=host_env())
         r = json.loads(done.stdout)
         assert (done.returncode, r["verdict"], bool(r["error"])) == (status, "nonzero_exit", True), r
+
+
+def test_what_only_counts_is_made_for_who_reads_it(world):
+    """CPU time has a v1 group of its own on some hosts, which holds nothing: no result, no verbose log, no limit, no group."""
+    base = pathlib.Path("/sys/fs/cgroup/cpuacct")
+    if not world.is_root or "v1" not in world.cgroup or not base.is_dir() or base.is_symlink():
+        pytest.skip("needs a v1 hierarchy for CPU time alone, as root")
+
+    def groups():
+        return {str(p) for p in base.rglob("cordon-*") if p.is_dir()}
+
+    for options, counts in (([], False), (["--cpu-time", "9s"], True), (["--log", "verbose"], True), (["--result", "/dev/null"], True), (["--json"], True)):
+        before = groups()
+        with subprocess.Popen([CORDON, "run", *options, "--", "/bin/sh", "-c", "echo begun; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, env=host_env()) as p:
+            if options == ["--json"]:
+                until = time.monotonic() + 10
+                while not groups() - before and time.monotonic() < until:
+                    time.sleep(0.01)
+            else:
+                assert p.stdout.readline() == b"begun\n"
+            assert bool(groups() - before) == counts, options
+            p.stdin.close()
+            p.stdout.read()
+        assert p.returncode == 1 and not groups() - before, options
+
+
+BURN = """
+import time
+begin, used = time.monotonic(), time.process_time()
+while time.monotonic() - begin < 2.5:
+    pass
+print((time.process_time() - used) / (time.monotonic() - begin))
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--result", "/dev/null"]])
+def test_a_share_is_held_without_a_group_for_shares(world, options):
+    """Memory and processes by v1 groups, and nothing that shares a core out or freezes: by looking, whoever reads the numbers."""
+    shares = pathlib.Path("/sys/fs/cgroup/cpu")
+    if not world.is_root or "v1" not in world.cgroup or not os.path.ismount(shares):
+        pytest.skip("needs a v1 hierarchy for CPU shares alone, as root")
+    hide = "umount /sys/fs/cgroup/cpu && { umount /sys/fs/cgroup/unified 2>/dev/null; exec \"$@\"; }"
+    done = subprocess.run(["/usr/bin/unshare", "-m", "/bin/sh", "-c", hide, "sh", CORDON, "run", "--cpu-limit", "30", *options, "--",
+                           "/usr/bin/python3", "-c", BURN], cwd="/", capture_output=True, text=True, env=host_env(), timeout=60)
+    assert done.returncode == 0 and 0.1 < float(done.stdout) < 0.4, done
+    assert done.stderr == "Warning: CPU usage throttled to 30%\n", done

@@ -781,6 +781,37 @@ static void time_of_one_process(void **state)
     place = real;
 }
 
+/* Nobody asks for CPU time: what only counts it is not made, all that holds a limit is. */
+static void unread_groups_hold_and_do_not_count(void **state)
+{
+    (void)state;
+    struct host_cgroups real = place;
+    if (place.kind != HOST_CGROUP_V1 || !place.cpuacct[0] || str_eq(place.cpuacct, place.cpu))
+        skip();
+    place.v2[0] = '\0';
+    unsigned controls[2];
+    for (int unread = 0; unread < 2; unread++) {
+        struct plan_limits limits = {.memory_bytes = 64 * MIB, .processes = 8, .cpu_percent = 50};
+        struct cgroup *cg = NULL;
+        struct cgroup_usage usage;
+        struct cordon_err err = {0};
+        uint64_t ns = 20000000;
+        place.unread = unread;
+        assert_int_equal(cgroup_create(&place, &limits, CGROUP_OWN_TASKS, &cg, &err), 0);
+        cgroup_serves_one(cg);
+        assert_int_equal(cgroup_create_v1(cg, &place, &limits, &err), 0);
+        controls[unread] = cgroup_controls(cg);
+        assert_int_equal(status_of(start(cg, burn_two, &ns)), 0);
+        cgroup_note_end(cg, true, 1000, 0);
+        assert_int_equal(cgroup_usage(cg, &usage), 0);
+        assert_int_equal(usage.has_cpu, !unread);
+        assert_true(usage.has_memory && usage.memory_peak_bytes > 0);
+        cgroup_destroy(cg);
+    }
+    assert_int_equal(controls[0] & ~controls[1], CGROUP_CPU_ACCOUNT);
+    place = real;
+}
+
 /* Where the host has no swap the limit for it comes late, and once. */
 static void swap_has_its_limit(void **state)
 {
@@ -973,6 +1004,7 @@ int main(void)
         cmocka_unit_test(nothing_stays_after_a_failure),
         cmocka_unit_test(without_v2_beside),
         cmocka_unit_test(time_of_one_process),
+        cmocka_unit_test(unread_groups_hold_and_do_not_count),
         cmocka_unit_test(swap_has_its_limit),
         cmocka_unit_test(pool_of_somebody_else),
         cmocka_unit_test(entered_by_itself),

@@ -226,7 +226,7 @@ static const struct row rows[] = {
      {BACKEND_EXITED, SIGNALED(SIGKILL), 0, RAN, .usage.oom_kills = 1},
      VERDICT_MEMORY_LIMIT,
      125,
-     SIGKILL,
+     0, /* as where we end it ourselves */
      "memory_limit",
      "Memory limit exceeded (10M)"},
     {"the kernel's memory limit, the whole group",
@@ -251,7 +251,7 @@ static const struct row rows[] = {
      {BACKEND_EXITED, SIGNALED(SIGXFSZ), 0, RAN},
      VERDICT_DISK_LIMIT,
      122,
-     SIGXFSZ,
+     0,
      "max_file_size",
      "File size limit exceeded (100k)"},
     {"no space left and it failed",

@@ -349,7 +349,7 @@ void cgroup_note_end(struct cgroup *cg, bool exited, uint64_t user_ns, uint64_t 
 static int read_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns)
 {
     if (cg->dir[SLOT_V2].fd < 0)
-        return cgroup_has(cg, SLOT_CPUACCT) ? cgroup_v1_cpu(cg, ret_user_ns, ret_sys_ns) : -1;
+        return cgroup_v1_cpu(cg, ret_user_ns, ret_sys_ns);
     uint64_t user, sys;
     if (cgroup_v2_cpu(cg, &user, &sys) < 0)
         return -1;

@@ -142,7 +142,8 @@ const char *cgroup_slot_parent(const struct host_cgroups *where, enum cgroup_slo
     switch (slot) {
     case SLOT_MEMORY: return where->memory;
     case SLOT_PIDS: return where->pids;
-    case SLOT_CPUACCT: return where->v2[0] ? "" : where->cpuacct; /* v2 keeps CPU time itself */
+    case SLOT_CPUACCT: /* v2 keeps CPU time itself */
+        return where->v2[0] || where->unread ? "" : where->cpuacct;
     case SLOT_CPU: return where->cpu;
     case SLOT_V2:
     case SLOT_COUNT: break;

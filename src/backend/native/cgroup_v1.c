@@ -214,7 +214,7 @@ int cgroup_v1_cpu(struct cgroup *cg, uint64_t *ret_user_ns, uint64_t *ret_sys_ns
         *ret_sys_ns = cg->waited_sys_ns;
         return 0;
     }
-    if (v1_cpu_counters(cg) < 0)
+    if (!cgroup_has(cg, SLOT_CPUACCT) || v1_cpu_counters(cg) < 0)
         return -1;
     uint64_t total = cg->last.total_ns - MIN(cg->last.total_ns, cg->since.total_ns);
     uint64_t sys = cg->last.sys_ns - MIN(cg->last.sys_ns, cg->since.sys_ns);

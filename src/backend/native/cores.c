@@ -2,6 +2,7 @@
  * the guest shares pid 1's memory. */
 #include "backend/native/native_internal.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -31,14 +32,38 @@ static unsigned cores_count(const cpu_set_t *set)
     return n;
 }
 
+/* How many processes of this host run or wait for a core at this moment, we included; 0: unknown.
+ * "0.31 0.40 0.37 2/345 6789" */
+static unsigned cores_wanted(void)
+{
+    char text[64] = "";
+    long fd = raw_call(SYS_openat, AT_FDCWD, "/proc/loadavg", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    raw_call(SYS_read, fd, text, sizeof(text) - 1);
+    raw_call(SYS_close, fd);
+    const char *at = text;
+    for (int blanks = 0; *at && blanks < 3; at++)
+        blanks += *at == ' ';
+    unsigned n = 0;
+    for (; *at >= '0' && *at <= '9' && n < 100000; at++)
+        n = n * 10 + (unsigned)(*at - '0');
+    return n;
+}
+
+/* Who is sent to a core waits there if it is taken, for a whole slice of somebody who computes: on
+ * two cores with one such program a start then takes twice as long. So nobody is sent anywhere
+ * unless a core is free. */
 void native_cores_note(struct native_child *c)
 {
     c->n_cores = 0;
+    c->is_crowded = false;
     if (!c->tells_begun || !c->is_alone || !native_child_is_beside(c->plan))
         return;
     CPU_ZERO(&c->cores); /* the kernel fills in as many bytes as it has processors for */
     if (raw_call(SYS_sched_getaffinity, 0, sizeof(c->cores), &c->cores) > 0)
         c->n_cores = cores_count(&c->cores);
+    c->is_crowded = c->n_cores > 0 && cores_wanted() >= c->n_cores;
 }
 
 static bool cores_here(unsigned *ret_core)
@@ -77,8 +102,12 @@ static bool cores_are_parted(const struct native_child *c)
     return c->plan->cgroups.kind == HOST_CGROUP_V1 && c->n_cores > 1;
 }
 
+/* Who takes down an earlier guest's namespaces for the kernel is gone at the second look. */
 void native_cores_before(struct native_child *c)
 {
+    c->is_crowded = c->is_crowded && cores_wanted() >= c->n_cores;
+    if (c->is_crowded)
+        c->n_cores = 0;
     if (cores_are_parted(c) && !cores_here(&c->core))
         c->n_cores = 0;
 }
@@ -103,6 +132,8 @@ void native_cores_born(struct native_child *c)
 void native_cores_spread(struct native_guest *g)
 {
     unsigned here;
+    if (g->child->is_crowded)
+        return;
     CPU_ZERO(&g->cores); /* the kernel fills in as many bytes as it has processors for */
     if (g->child->n_cores)
         g->cores = g->child->cores;

@@ -293,7 +293,7 @@ static void root_scratch(struct root *r, const struct plan_op *op)
         char options[96];
         snprintf(options, sizeof(options), "size=%llu,nr_inodes=%llu,mode=0755",
                  (unsigned long long)l->scratch_bytes, (unsigned long long)l->scratch_inodes);
-        if (mount("tmpfs", "tmp", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+        if (mount("tmpfs", "tmp", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOATIME, options) < 0)
             native_child_fail(r->c, "scratch", errno, "tmpfs");
         for (size_t i = 0; i < r->c->plan->n_ops; i++) {
             const struct plan_op *s = &r->c->plan->ops[i];

@@ -305,7 +305,8 @@ static void old_scratch_make(struct old *o)
              (unsigned long long)p->limits.scratch_bytes,
              (unsigned long long)p->limits.scratch_inodes);
     _cleanup_close_ int tmp = old_open(o->fd, "tmp");
-    if (tmp < 0 || old_mount_on(tmp, "none", "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
+    if (tmp < 0 ||
+        old_mount_on(tmp, "none", "tmpfs", MS_NOSUID | MS_NODEV | MS_NOATIME, options) < 0)
         native_child_fail(o->c, "scratch", errno, "tmpfs");
     _cleanup_close_ int fs = old_open(o->fd, "tmp");
     if (fs < 0)
