@@ -60,7 +60,7 @@ class TestRunner:
     ``mode``       ``"strict"``: two sandboxes; ``"in-process"``: one interpreter for both, for tests that need
                    the user code's own objects. Weaker: user code that wants to can then forge results.
     ``entry``      names the tests take from the user code even where Python has one like it
-    ``copy_back``  functions change their arguments, and tests look at that
+    ``copy_back``  functions that return something change their arguments, too, and tests look at that
     ``doctest``    the test code is examples of a doctest
     """
 

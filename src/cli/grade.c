@@ -31,7 +31,7 @@ static const struct options_own grade_options[] = {
      "a name the tests take from the submission even where Python has one like it; repeatable"},
     {"doctest", 0, OPTIONS_NONE, GRADE_OPT_DOCTEST, NULL, "the tests are examples of a doctest"},
     {"copy-back", 0, OPTIONS_NONE, GRADE_OPT_COPY_BACK, NULL,
-     "functions change their arguments, and tests look at them"},
+     "functions that return something change their arguments, too, and tests look at them"},
     {"in-process", 0, OPTIONS_NONE, GRADE_OPT_IN_PROCESS, NULL,
      "tests and submission in one interpreter: weaker, for tests that cannot do without"},
     {"problems", 0, OPTIONS_REQUIRED, GRADE_OPT_PROBLEMS, "FILE",

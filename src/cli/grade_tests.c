@@ -11,6 +11,7 @@
 #include "grade/reach.h"
 #include "grade/tests.h"
 #include "lang/load.h"
+#include "lang/registry.h"
 
 extern char **environ;
 
@@ -72,16 +73,52 @@ static int tests_cli_reach(const struct grade_cli *c, const char *file, struct c
     return r;
 }
 
+static int other_language(const char *what, const char *language, struct cordon_err *err)
+{
+    err_set(err, CORDON_ERR_USAGE, "options", 0,
+            "%.200s: --tests grades submissions in Python, not in %s", what, language);
+    policy_err_clean(err);
+    return err_hint(err, "--cases PATH grades programs in any language by what they print");
+}
+
+/* What the caller says is believed; of a name only a suffix that is another language's. */
+static int tests_cli_language(const struct grade_cli *c, struct cordon_err *err)
+{
+    const char *said = NULL, *file = c->options.argv[0];
+    struct cordon_err unknown = {0};
+    struct lang_registry registry;
+    const struct lang *lang = NULL;
+    for (size_t i = 0; i < c->options.n_own; i++) {
+        const struct options_hit *hit = &c->options.own[i];
+        if (hit->id == GRADE_OPT_LANGUAGE && !hit->from_environ) /* which is for other runs */
+            said = hit->value;
+    }
+    if (lang_registry_make(c->policy, &registry, err) < 0)
+        return -1;
+    int r = said ? lang_registry_by_name(&registry, said, &lang, err) : 0;
+    if (!said)
+        (void)lang_registry_by_file(&registry, file, "", 0, &lang, &unknown);
+    if (r == 0 && lang && !str_eq(lang->name, "python"))
+        r = other_language(said ? "--language" : file, lang->name, err);
+    lang_registry_done(&registry);
+    return r;
+}
+
 static int tests_cli_load(struct tests_cli *t, struct grade_cli *c, struct cordon_err *err)
 {
     const struct options *o = &c->options;
     const char *file = options_get(o, GRADE_OPT_TESTS);
     struct tests_task *k = &t->task;
     if (o->argc != 1 || o->has_dashes) {
+        bool is_option = o->argc > 1 && !o->has_dashes && o->argv[1][0] == '-';
         err_set(err, CORDON_ERR_USAGE, "options", 0, "--tests wants one submission");
-        return err_hint(err, "cordon grade --tests TEST.py USER.py");
+        return err_hint(err,
+                        is_option
+                            ? "options stand before it: cordon grade --tests TEST.py %s USER.py"
+                            : "cordon grade --tests TEST.py USER.py",
+                        is_option ? o->argv[1] : "");
     }
-    if (tests_cli_reach(c, file, err) < 0 ||
+    if (tests_cli_language(c, err) < 0 || tests_cli_reach(c, file, err) < 0 ||
         lang_load_file(file, TESTS_TEXT_MAX, &t->tests, &k->tests_len, err) < 0 ||
         lang_load_file(o->argv[0], TESTS_TEXT_MAX, &t->source, &k->source_len, err) < 0)
         return -1;

@@ -72,6 +72,30 @@ static int read_path(struct reader *r, const struct jsonr_node *n, const char **
     return *ret ? 0 : err_nomem(r->err, "cases");
 }
 
+static bool is_below(const char *path)
+{
+    bool up = *path == '/';
+    for (const char *part = path; !up && *part; part += part[0] == '/') {
+        size_t n = strcspn(part, "/");
+        up = n == 2 && part[0] == '.' && part[1] == '.';
+        part += n;
+    }
+    return !up;
+}
+
+/* The folder of the document holds all of its texts: it may come from somebody else. */
+static int read_text_path(struct reader *r, const struct jsonr_node *n, const char **ret)
+{
+    const char *text = jsonr_cstr(n);
+    if (!text || !r->folder || is_below(text))
+        return read_path(r, n, ret);
+    err_set(r->err, CORDON_ERR_CONFIG, "cases", 0,
+            "%.200s:%u:%u: \"%s\": %.200s is not below the folder of this file", r->name,
+            n->pos.line, n->pos.column, n->key, text);
+    policy_err_clean(r->err);
+    return err_hint(r->err, "put the file there and write its name without a leading / and ..");
+}
+
 static int read_points(struct reader *r, const struct jsonr_node *n, double *ret)
 {
     double value;
@@ -124,9 +148,9 @@ static int read_member(struct reader *r, const struct jsonr_node *n, struct case
     switch (key) {
     case 0: return read_text(r, n, &row->name);
     case 1: return read_bytes(r, n, &row->input);
-    case 2: return read_path(r, n, &row->input.path);
+    case 2: return read_text_path(r, n, &row->input.path);
     case 3: row->has_expected = true; return read_bytes(r, n, &row->expected);
-    case 4: row->has_expected = true; return read_path(r, n, &row->expected.path);
+    case 4: row->has_expected = true; return read_text_path(r, n, &row->expected.path);
     case 5: return read_text(r, n, &row->group);
     case 6: return read_points(r, n, &row->points);
     case 7: return read_time(r, n, &row->time);

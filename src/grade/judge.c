@@ -181,18 +181,18 @@ static void case_over(struct judge_slot *slot)
         s->stop_at = index;
         cancel_slots(s, index);
     }
-    if (j->on_case && !s->cancelled && index <= s->stop_at)
+    if (j->on_case && !s->cancelled && !s->refused && index <= s->stop_at)
         j->on_case(j->data, s->done, s->outcome.n_tests, row);
 }
 
-/* True while a case runs. */
+/* True while something runs. */
 static bool fill_slots(struct judge_state *s)
 {
-    bool busy = false;
+    bool busy = s->asking;
     for (unsigned i = 0; i < s->n_slots; i++) {
         struct judge_slot *slot = &s->slots[i];
         while (slot->stage == SLOT_IDLE && s->next < s->outcome.n_tests && s->next <= s->stop_at &&
-               !s->cancelled && s->fatal.code == 0) {
+               !s->cancelled && !s->asking && !s->refused && s->fatal.code == 0) {
             struct cordon_err err = {0};
             slot->index = s->next++;
             if (judge_slot_start(slot, &err) == 0)
@@ -218,13 +218,16 @@ static int run_cases(struct judge *j, struct cordon_err *err)
     while (fill_slots(s)) {
         if (loop_once(j->loop, -1) < 0)
             return err_set(err, CORDON_ERR_INTERNAL, "judge", errno, "event loop");
-        if (!stopped && (s->cancelled || s->fatal.code)) {
+        judge_parse_step(j);
+        if (!stopped && (s->cancelled || s->refused || s->fatal.code)) {
             stopped = true;
             cancel_slots(s, SIZE_MAX);
         }
         for (unsigned i = 0; i < s->n_slots; i++)
-            if (s->slots[i].stage != SLOT_IDLE && judge_slot_step(&s->slots[i]))
+            if (s->slots[i].stage != SLOT_IDLE && judge_slot_step(&s->slots[i])) {
+                judge_parse_after(j, &s->slots[i].run.result);
                 case_over(&s->slots[i]);
+            }
     }
     if (s->cancelled)
         return err_set(err, CORDON_ERR_CANCELLED, "judge", 0, "cancelled");
@@ -235,10 +238,9 @@ static int run_cases(struct judge *j, struct cordon_err *err)
     return 0;
 }
 
-/* With stop_on_fail the outcome is that of one case after the other, however many ran at once. */
-static void forget_rest(struct judge_state *s)
+static void forget_from(struct judge_state *s, size_t first)
 {
-    for (size_t i = s->stop_at; i < s->outcome.n_tests && ++i < s->outcome.n_tests;) {
+    for (size_t i = first; i < s->outcome.n_tests; i++) {
         struct grade_test *t = &s->outcome.tests[i];
         *t = (struct grade_test){.name = t->name,
                                  .group = t->group,
@@ -246,6 +248,18 @@ static void forget_rest(struct judge_state *s)
                                  .status = GRADE_NOT_RUN,
                                  .message = ""};
         s->fractions[i] = 0;
+    }
+}
+
+/* With stop_on_fail the outcome is that of one case after the other, however many ran at once. And
+ * of what is no program at all no case ran. */
+static void forget_rest(struct judge_state *s)
+{
+    if (s->refused) {
+        forget_from(s, 0);
+        submission_refused(s, s->refused);
+    } else if (s->stop_at < s->outcome.n_tests) {
+        forget_from(s, s->stop_at + 1);
     }
 }
 
@@ -265,6 +279,7 @@ static int judge_all(struct judge *j, struct cordon_err *err)
     if (!s->outcome.verdict && run_cases(j, err) < 0)
         return -1;
     forget_rest(s);
+    judge_keep_expected(j);
     s->outcome.total_ns = clock_ns() - begin;
     return judge_sum(&s->outcome, j->cases, s->fractions, err);
 }
@@ -279,6 +294,7 @@ int judge_run(struct judge *j, struct grade_outcome *ret, struct cordon_err *err
     int r = judge_all(j, err);
     for (unsigned i = 0; s->slots && i < s->n_slots; i++)
         judge_slot_clear(&s->slots[i]);
+    run_done(&s->parse);
     judge_program_done(&s->submission);
     judge_program_done(&s->checker);
     judge_program_done(&s->interactor);
@@ -299,6 +315,7 @@ void judge_cancel(struct judge *j)
     if (!s)
         return;
     s->cancelled = true;
+    run_cancel(&s->parse);
     lang_cancel(&s->submission.lang);
     lang_cancel(&s->checker.lang);
     lang_cancel(&s->interactor.lang);

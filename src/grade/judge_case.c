@@ -283,13 +283,42 @@ static void slot_keep(struct judge_slot *s)
     if (r->out[1].len > 0)
         (void)grade_keep(o, r->out[1].data, r->out[1].len, MIN(max, JUDGE_ERRORS_KEPT), &t->errout);
     t->out.truncated = t->out.truncated || r->out[0].truncated;
-    if (t->status == GRADE_PASSED || !slot_row(s)->has_expected)
-        return;
-    _cleanup_free_ char *text = NULL;
-    size_t len;
-    struct cordon_err ignored;
-    if (cases_load(&slot_row(s)->expected, CASES_FILE_MAX, &text, &len, &ignored) == 0)
-        (void)grade_keep(o, text, len, JUDGE_OUTPUT_KEPT, &t->expected);
+}
+
+/* Its beginning, and some bytes more where there are more. */
+static ssize_t expected_head(const struct cases_text *text, char *ret, size_t size)
+{
+    size_t n = MIN(text->len, size);
+    if (!text->path) {
+        if (n > 0)
+            memcpy(ret, text->data, n);
+        return (ssize_t)n;
+    }
+    _cleanup_close_ int fd = open(text->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    for (n = 0; fd >= 0 && n < size;) {
+        ssize_t got = read(fd, ret + n, size - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    return fd < 0 ? -1 : (ssize_t)n;
+}
+
+void judge_keep_expected(struct judge *j)
+{
+    struct grade_outcome *o = &j->state->outcome;
+    _cleanup_free_ char *head = malloc(JUDGE_OUTPUT_KEPT + 4);
+    for (size_t i = 0; head && i < o->n_tests; i++) {
+        struct grade_test *t = &o->tests[i];
+        size_t max = t->status == GRADE_FAILED ? JUDGE_OUTPUT_KEPT : JUDGE_ACCEPTED_KEPT;
+        ssize_t n = j->cases->rows[i].has_expected
+                        ? expected_head(&j->cases->rows[i].expected, head, max + 4)
+                        : 0;
+        if (n > 0)
+            (void)grade_keep(o, head, (size_t)n, max, &t->expected);
+    }
 }
 
 /* An interactor that falls over the early end of a submission is right in that: only of a checker

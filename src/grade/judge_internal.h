@@ -67,7 +67,12 @@ struct judge_state {
     double *fractions; /* of each case's points */
     size_t next, done; /* cases */
     size_t stop_at;    /* the first case that was not accepted, with stop_on_fail */
-    bool cancelled, compiling;
+    struct run_job
+        parse;         /* is it a program at all? asked once, by the first that looks like none */
+    int parse_refused; /* the status that says no */
+    bool cancelled, asked, asking, parse_over;
+    bool began;              /* some run did what only a program does */
+    const char *refused;     /* it is none: the parser's words */
     struct cordon_err fatal; /* code 0: none */
 };
 
@@ -79,6 +84,13 @@ void judge_program_done(struct judge_program *program);
 /* Fills a run's policy, words, files and host. */
 void judge_program_use(const struct judge_program *program, struct run_job *ret_run);
 
+/* ---- judge_parse.c ---- */
+/* After each run of the submission: asks the parser if it looks as if there was nothing to run. No
+ * case starts while state->asking. */
+void judge_parse_after(struct judge *judge, const struct result *result);
+/* Sets state->refused when the answer is there and the submission does not parse. */
+void judge_parse_step(struct judge *judge);
+
 /* ---- judge_case.c ---- */
 void judge_slot_init(struct judge_slot *slot, struct judge *judge);
 int judge_slot_start(struct judge_slot *slot, struct cordon_err *err);
@@ -86,6 +98,8 @@ int judge_slot_start(struct judge_slot *slot, struct cordon_err *err);
 bool judge_slot_step(struct judge_slot *slot);
 void judge_slot_cancel(struct judge_slot *slot);
 void judge_slot_clear(struct judge_slot *slot);
+/* For the reports: what was expected, in every row. */
+void judge_keep_expected(struct judge *judge);
 
 /* ---- judge_verdict.c: pure ---- */
 enum judge_word judge_word_of(const struct result *result);

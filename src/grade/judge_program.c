@@ -70,8 +70,11 @@ int judge_program_start(struct judge *judge, struct judge_program *p, const char
         return 0;
     }
     bool named = !helper && judge->language;
-    if (path && !named && program_is_binary(path, &binary, err) < 0)
+    if (path && !named && program_is_binary(path, &binary, err) < 0) {
+        if (helper)
+            err->hint[0] = '\0'; /* which is for submissions: no helper is a command */
         return -1;
+    }
     if (binary) {
         program_binary(p, path, helper);
         return 0;

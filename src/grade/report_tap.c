@@ -40,7 +40,7 @@ static void tap_details(const struct grade_test *t, struct buf *out)
         tap_value("verdict", t->verdict, strlen(t->verdict), out);
     if (*t->message)
         tap_value("message", t->message, strlen(t->message), out);
-    if (t->expected.len)
+    if (t->expected.len && t->status != GRADE_NOT_RUN)
         tap_value("expected", t->expected.data, MIN(t->expected.len, (size_t)2048), out);
     if (t->out.len)
         tap_value("stdout", t->out.data, MIN(t->out.len, (size_t)2048), out);

@@ -106,6 +106,7 @@ _JS = {
     "flooding": "const l = '0123456789'.repeat(1000) + '\\n'; for (;;) require('fs').writeSync(1, l)",
     "forking": "for (let i = 0; i < 500; i++) require('child_process').spawn('sleep', ['100'])",
     "spaced": "console.log(' ' + (a + b))",
+    "broken": "let x = ;",
 }
 
 _PY_HEAD = "a, b = map(int, input().split())\n"
@@ -120,6 +121,7 @@ _PY = {
     "flooding": "while True: print('0123456789' * 100)",
     "forking": "import os, time\nfor i in range(4000):\n    if os.fork() == 0: time.sleep(100)",
     "spaced": "print('', a + b)",
+    "broken": "def f(:",
 }
 
 

@@ -138,7 +138,7 @@ def test_tasks(tmp_path):
         {"id": "host", "code": "print(input())", "cases": [{"input_file": "/etc/passwd", "output": "x"}]},
         {"id": "mem", "code": "x = bytearray(300 << 20)", "tests": "assert x", "limits": {"memory_limit": "100M"}},
         {"id": "c", "language": "bash", "code": "read x; echo $x", "cases": [{"input": "1\n", "output": "2"}]},
-        {"id": "last", "code": "def f(x):\n    x.sort()", "tests": "l = [2, 1]\nf(l)\nassert l == [1, 2]", "copy_back": True},
+        {"id": "last", "code": "def f(x):\n    x.sort()\n    return x", "tests": "l = [2, 1]\nf(l)\nassert l == [1, 2]", "copy_back": True},
     ])
     done = bulk("--jsonl", tasks, "--out", tmp_path / "r.jsonl", "-j", 2)
     rows = {row["task_id"]: row for row in lines(tmp_path / "r.jsonl")}

@@ -139,6 +139,56 @@ def test_a_compiler_that_fails_is_shown_and_nothing_runs(cases, shared):
     assert verdicts(outcome) == ["CE", "CE"]
 
 
+@pytest.mark.parametrize("name,text,says", [
+    ("a.py", "print(input())\ndef f(:\n", 'File "a.py", line 2'), ("a.py", "return 1\n", "'return' outside function"),
+    ("a.py", "if 1:\nx = 1\n", "IndentationError"), ("a.js", "let x = ;\n", "a.js:1")])
+def test_a_source_that_does_not_parse_is_a_compile_error(cases, shared, name, text, says):
+    need_tool("javascript" if name == "a.js" else "python")
+    path = write(shared, name, text)
+    for more in (("-j", "2"), ("--stop-on-fail",), ("--block-import", "ssl")):
+        if name == "a.py" or more[0] != "--block-import":  # which is heard by Python alone
+            outcome = report(*more, "--cases", cases, path)
+            assert (outcome["verdict"], outcome["not_run"], verdicts(outcome)) == ("CE", 2, ["CE", "CE"]), outcome
+            assert says in outcome["error"] and "Traceback" not in outcome["error"], outcome
+    talk = write(shared, "talk.py", "import sys\nprint(1, 2, flush=True)\nsys.exit(0 if input() == '3' else 1)\n")
+    assert report("--interactor", talk, "--cases", cases, path)["verdict"] == "CE"
+
+
+@pytest.mark.parametrize("name,text", [
+    ("a.py", "raise SyntaxError('invalid syntax')"), ("a.py", "compile('def f(:', 'a.py', 'exec')"), ("a.py", "raise SystemExit(1)"),
+    ("a.py", "import sys\nsys.stderr.write('  File \"a.py\", line 1\\nSyntaxError: invalid syntax\\n')\nsys.exit(1)"),
+    ("a.py", "import sys\nopen(sys.argv[0], 'w').write('def f(:')\nsys.exit(1)"), ("a.py", "import beside"),
+    ("a.py", "raise SystemExit(77)"), ("a.py", "# \0\n\nraise SystemExit(1)"), ("a.py", f"x = {'-' * 2998}1\nraise SystemExit(1)"), ("a.js", "JSON.parse('{')"), ("a.js", "process.exit(1)")])
+def test_a_source_that_parses_is_no_compile_error(cases, shared, name, text):
+    """Whatever it says or does when it runs; the last case is accepted, and stays so."""
+    need_tool("javascript" if name == "a.js" else "python")
+    (cases / "1.in").write_text("40 2\n")
+    (cases / "1.out").write_text("42\n")
+    (cases / "2.in").write_text("no numbers\n")
+    begin = ("try:\n    print(sum(map(int, input().split())))\n    import os\n    os._exit(0)\nexcept ValueError:\n    pass\n"
+             if name == "a.py" else "const n = require('fs').readFileSync(0, 'utf8').split(' ').map(Number);\n"
+             "if (n[0] > 0) { console.log(n[0] + n[1]); process.exit(0); }\n")
+    if name == "a.py":
+        begin = begin.replace("    import os\n    os._exit(0)", "    import os, sys\n    sys.stdout.flush()\n    os._exit(0)")
+    beside = write(shared, "beside.py", "def f(:\n")
+    outcome = report("--file", f"beside.py={beside}", "--cases", cases, write(shared, name, begin + text))
+    assert (outcome["verdict"], verdicts(outcome), outcome["score"]) == ("RE", ["AC", "RE"], 1), outcome
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_a_run_began_is_no_compile_error(cases, shared, first):
+    """A program that some case ran cannot become none in another one, whatever a parser says of its text."""
+    (cases / ("1" if first else "2")).with_suffix(".in").write_text("quiet\n")
+    text = "# \0\n\nline = input()\nif line == 'quiet':\n    raise SystemExit(1)\nprint(sum(map(int, line.split())))\n"
+    outcome = report("-j", "1", "--cases", cases, write(shared, "a.py", text))
+    assert (verdicts(outcome), outcome["score"]) == (["RE", "AC"] if first else ["AC", "RE"], 1), outcome
+
+
+def test_a_submission_without_a_suffix(cases, shared):
+    need_tool("c")
+    assert report("--language", "c", "--cases", cases, write(shared, "sub", SOURCES["c", "right"]))["verdict"] == "AC"
+
+
 def test_compiled_once_for_all_cases(shared):
     """Twenty cases of a compiled program cost one compiler run: far less than twenty."""
     need_tool("c")
@@ -238,9 +288,21 @@ BAD = [
     ("c.jsonl", '{"input": "1", "output": "2", "time_limit": "fast"}', "c.jsonl:1:45", "2s"),
     ("c.jsonl", '{"input": "1", "output": "2", "name": "a"}\n{"input": "1", "output": "2", "name": "a"}', "stands twice", ""),
     ("c.jsonl", '{"input": "1"}', "c.jsonl:1: no expected output", "output_file"),
-    ("c.jsonl", '{"input": "1", "output": "2"}\n{"input": "1", "output_file": "../nowhere"}', "c.jsonl:2: ", "nowhere"),
+    ("c.jsonl", '{"input": "1", "output": "2"}\n{"input": "1", "output_file": "nowhere"}', "c.jsonl:2: ", "nowhere"),
+    ("c.jsonl", '{"input": "1", "output": "2"}\n{"input": "1", "output_file": "../c.jsonl"}',
+     'c.jsonl:2:31: "output_file": ../c.jsonl is not below', "put the file there"),
+    ("c.json", '[{"input_file": "/etc/hostname", "output": "1"}]', 'c.json:1:17: "input_file": /etc/hostname', "without a leading /"),
+    ("c.json", '[{"input_file": "a/../../x", "output": "1"}]', 'c.json:1:17: "input_file": a/../../x', "put the file there"),
+    ("c.json", '[{"input_file": "..", "output": "1"}]', 'c.json:1:17: "input_file": ..', "put the file there"),
     ("c.jsonl", '{"input_file": ".", "output": "1"}', "c.jsonl:1: ", "not a regular file"),
 ]
+
+
+def test_files_below_the_folder_of_the_cases(shared):
+    (shared / "in..put").mkdir()
+    write(shared / "in..put", "..1", "7")
+    rows = [{"input_file": "in..put/..1", "output": "7"}, {"input_file": "./in..put//..1", "output_file": "in..put/..1"}]
+    assert report("--cases", write(shared, "c.json", json.dumps(rows)), write(shared, "a.py", "print(input())"))["passed"] == 2
 
 
 @pytest.mark.parametrize("name,text,where,hint", BAD)
@@ -779,10 +841,17 @@ def test_options_that_do_not_go_together(cases, shared, words, says):
     assert os.listdir(shared / "cases") and not (shared / "r").exists()
 
 
+def test_a_hint_at_commands_is_for_submissions(cases, shared):
+    done = grade("--cases", cases, "ls", cwd=shared)
+    assert done.returncode == 64 and "a command is given after --: -- ls" in done.stderr, done
+    done = grade("--cases", cases, "--interactor", "ls", write(shared, "a.py", ""), cwd=shared)
+    assert done.returncode == 64 and "ls: No such file" in done.stderr and "Hint" not in done.stderr, done
+
+
 def test_a_variable_is_for_those_who_use_it(shared):
     write(shared, "a.py", "x = 1")
     write(shared, "t.py", "from submission import x\nassert x == 1")
-    done = cordon("grade", "--tests", "t.py", "a.py", env={**ENV, "CORDON_COMPARE": "exact"}, cwd=shared)
+    done = cordon("grade", "--tests", "t.py", "a.py", env={**ENV, "CORDON_COMPARE": "exact", "CORDON_LANGUAGE": "c"}, cwd=shared)
     assert done.returncode == 0, done
 
 

@@ -51,9 +51,22 @@ def test_json(outcome):
     assert evil["name"] == EVIL_NAME and evil["stdout_encoding"] == "base64"
     import base64
     assert base64.b64decode(evil["stdout"]) == EVIL and evil["expected"].startswith("<expected>")
+    assert [d["expected"] for d in found["details"] if d["status"] == "passed"] == ["1\n", "4"]
     assert found["details"][2]["verdict"] == "RE" and "<boom>" in found["details"][2]["stderr"]
     for d in found["details"]:
         assert isinstance(d["runtime_ms"], float) and d["memory_bytes"] > 0 and isinstance(d["cpu_ms"], float)
+
+
+def test_json_of_long_outputs(shared):
+    """Of an accepted case the first 2 KiB of both are kept, of another 64 KiB."""
+    (shared / "in").write_text("")
+    (shared / "out").write_text("x" * 100000)
+    for text, kept in (("print('x' * 100000)", 2048), ("print('x' * 99999)", 65536)):
+        (shared / "a.py").write_text(text)
+        done = subprocess.run([CORDON, "grade", "--json", "--stdin", "in", "--expect", "out", "a.py"], capture_output=True,
+                              env=host_env(), cwd=shared, stdin=subprocess.DEVNULL, timeout=60)
+        row, = json.loads(done.stdout)["details"]
+        assert [(len(row[k]), row[k + "_truncated"]) for k in ("expected", "stdout")] == [(kept, True)] * 2, row
 
 
 @pytest.mark.parametrize("format_", ["table", "json", "junit", "tap", "html"])

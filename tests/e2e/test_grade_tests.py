@@ -307,7 +307,7 @@ def test_values_keep_their_types(grade):
 def test_handles(grade):
     report = grade("g = squares(3)\nassert list(g) == [0, 1, 4]\nassert next(g, None) is None\n"
                    "p = Point(1, 2)\nassert p.x == 1\np.x = 5\nassert p.x == 5\nassert p[1] == 2\nassert move(p).x == 6\n"
-                   "assert isinstance(p, Point)\nassert Point(1, 2) != Point(1, 2)\nassert p == p\n"
+                   "assert isinstance(p, Point)\nassert Point(1, 2) == Point(3, 4)\nassert p == p\n"
                    "assert apply(lambda x: x + 1, [1, 2]) == [2, 3]\nassert str(p) == 'P'\n",
                    "def squares(n):\n    for i in range(n):\n        yield i * i\nclass Point:\n"
                    "    def __init__(self, x, y): self.x, self.y = x, y\n    def __getitem__(self, i): return (self.x, self.y)[i]\n"
@@ -316,10 +316,117 @@ def test_handles(grade):
     assert set(statuses(report)) == {"passed"}, report
 
 
-def test_arguments_are_copies_unless_asked(grade):
-    tests, source = "x = [3, 1, 2]\nsort(x)\nassert x == [1, 2, 3]\n", "def sort(x):\n    x.sort()\n"
-    assert statuses(grade(tests, source)) == ["failed"]
-    assert statuses(grade(tests, source, "--copy-back")) == ["passed"]
+def test_what_a_function_does_to_its_arguments(grade):
+    """Who returns nothing was called for it; who returns something could make the expected value fit."""
+    tests = ("x = [3, 1, 2]\nsort(x)\nassert x == [1, 2, 3]\n"
+             "d, s, b = {'a': 1}, {1}, bytearray(b'x')\nfill(d, s, more=b)\nassert (d, s, b) == ({'b': [2]}, {3}, bytearray(b'yz'))\n")
+    source = "def sort(x):\n    x.sort()\ndef fill(d, s, more):\n    del d['a']\n    d['b'] = [2]\n    s.clear()\n    s.add(3)\n    more[:] = b'yz'\n"
+    assert statuses(grade(tests, source)) == ["passed"] * 2
+    cheat = "def top(x):\n    x[:] = [0]\n    return 0\n"
+    assert statuses(grade("x = [3, 1, 2]\nassert top(x) == max(x)\n", cheat)) == ["failed"]
+    tests = ("x = [3, 1, 2]\nassert top(x) == max(x, default=None)\nd = {'a': 1}\nassert look(d, 'a') == d.get('a')\n"
+             "y = [3]\nr = top(y)\nassert r == max(y, default=None)\nassert [top(y)] == [max(y, default=None)]\nprint(top(y), max(y))\n"
+             "z = [1]\nassert list(map(top, [z])) == [max(z, default=None)]\n"
+             "def test_it():\n    w = [3]\n    assert top(w) == max(w, default=None)\n")
+    cheat = "def top(x):\n    x.clear()\ndef look(d, k):\n    d.clear()\n"
+    assert statuses(grade(tests, cheat)) == ["failed"] * 6, "nor one who returns nothing to somebody who looks at it"
+    tests = ("checks = [lambda x: x == 5]\nprepare(checks)\nassert all(check(answer()) for check in checks)\n"
+             "job = {'oracle': min}\nset_up(job)\nassert answer() == job['oracle']([4, 5])\n"
+             "class Own: pass\nmine = [Own]\nregister(mine)\nassert mine[0] is Own\n")
+    cheat = ("def prepare(c):\n    c[:] = [lambda x: True]\ndef set_up(job):\n    job['oracle'] = lambda row: 7\n"
+             "def answer(): return 7\ndef register(c): pass\n")
+    assert statuses(grade(tests, cheat)) == ["failed", "failed", "passed"], "what the tests ask is their own"
+    tests, source = "x = [3, 1]\nassert pop(x) == 1\nassert x == [3]\n", "def pop(x):\n    return x.pop()\n"
+    assert statuses(grade(tests, source)) == ["passed", "failed"]
+    assert statuses(grade(tests, source, "--copy-back")) == ["passed"] * 2
+
+
+def test_statements_of_other_kinds_change_arguments_too(grade):
+    source = "def sort(x):\n    x.sort()\nclass Box:\n    def fill(self, x): x.append(1)\n"
+    tests = ("import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        x = [2, 1]\n        sort(x)\n        self.assertEqual(x, [1, 2])\n"
+             "    def test_method(self):\n        x = []\n        for i in range(2): Box().fill(x)\n        self.assertEqual(x, [1, 1])\n")
+    assert statuses(grade(tests, source)) == ["passed"] * 2
+    assert statuses(grade(">>> x = [2, 1]\n>>> sort(x)\n>>> x\n[1, 2]\n", source, "--doctest")) == ["passed"] * 3
+    assert statuses(grade(">>> x = [2]\n>>> sort(x) == max(x, default=None)\nTrue\n", "def sort(x):\n    x.clear()\n", "--doctest")) == ["passed", "failed"]
+
+
+ASKS = """
+import sys
+def twice():
+    return 2 * int(input("a number: "))
+def both():
+    return [input(), input()]
+def rows():
+    return [line.split() for line in sys.stdin]
+def left():
+    try:
+        return input()
+    except EOFError:
+        return None
+"""
+
+
+def test_lines_that_tests_put_in(grade):
+    """In the place of input() and of standard input, by each of the usual ways; gone with the test."""
+    tests = ("import builtins, io, sys, unittest\nfrom unittest.mock import patch\n"
+             "class T(unittest.TestCase):\n"
+             "    @patch('builtins.input', return_value='7')\n"
+             "    def test_1(self, asked):\n        self.assertEqual(twice(), 14)\n        asked.assert_called_once_with('a number: ')\n"
+             "    def test_2(self):\n        self.assertIsNone(left())\n"
+             "    def test_3(self):\n        with patch('builtins.input', side_effect=['a', 'b']):\n            self.assertEqual(both(), ['a', 'b'])\n"
+             "    def test_4(self):\n        with patch('sys.stdin', io.StringIO('1 2\\n\u00e4\\n')):\n            self.assertEqual(rows(), [['1', '2'], ['\u00e4']])\n"
+             "    def test_5(self):\n        with patch('sys.stdin', io.StringIO('x\\ny\\n')):\n            self.assertEqual(left(), 'x')\n"
+             "            self.assertEqual(left(), 'y')\n            self.assertIsNone(left())\n"
+             "    def test_6(self):\n        self.assertIsNone(left())\n"
+             "    def test_7(self):\n        with patch('builtins.input', side_effect=KeyError('own')):\n            self.assertRaises(KeyError, twice)\n"
+             "    def test_8(self):\n        with patch('builtins.input', return_value='7'):\n            self.assertEqual(twice(), 15)\n")
+    report = grade(tests, ASKS)
+    assert statuses(report) == ["passed"] * 7 + ["failed"], report
+    report = grade("import pytest\ndef test_it(monkeypatch):\n    monkeypatch.setattr('builtins.input', lambda *words: '7')\n    assert twice() == 14\n"
+                   "def test_none():\n    assert left() is None\n", ASKS)
+    assert set(statuses(report)) == {"passed"}, report
+
+
+def test_lines_that_tests_put_in_piece_by_piece(grade):
+    """The same text set back, what was not read when input() is patched meanwhile, a text that is closed, ends of lines as they are."""
+    tests = ("import io, sys, unittest\nfrom unittest.mock import patch\n"
+             "class T(unittest.TestCase):\n"
+             "    def test_1(self):\n        s = io.StringIO('x\\n')\n        for _ in range(3):\n            s.seek(0)\n"
+             "            with patch('sys.stdin', s):\n                self.assertEqual(left(), 'x')\n"
+             "    def test_2(self):\n        with patch('sys.stdin', io.StringIO('1\\n2\\n3\\n4\\n')):\n            self.assertEqual(both(), ['1', '2'])\n"
+             "            with patch('builtins.input', return_value='p'):\n                self.assertEqual(both(), ['p', 'p'])\n"
+             "            self.assertEqual(both(), ['3', '4'])\n"
+             "    def test_3(self):\n        s = io.StringIO('x\\n')\n        with patch('sys.stdin', s):\n            self.assertEqual(left(), 'x')\n            s.close()\n"
+             "            with patch('builtins.input', return_value='p'):\n                self.assertEqual(both(), ['p', 'p'])\n            self.assertIsNone(left())\n"
+             "    def test_4(self):\n        with patch('sys.stdin', io.StringIO('a\\r\\nb')):\n            self.assertEqual(whole(), 'a\\r\\nb')\n")
+    report = grade(tests, ASKS + "def whole():\n    return sys.stdin.read()\n")
+    assert statuses(report) == ["passed"] * 4, report
+
+
+def test_a_definition_that_another_one_replaces_is_no_test(grade):
+    """As for Python and pytest: what it checks never runs, so it passes for nobody."""
+    report = grade("def test_a():\n    assert f() == 1\ndef test_a():\n    assert f() == 2\n", "def f(): return 2\n")
+    assert statuses(report) == ["passed"], report
+    report = grade("import unittest\nclass T(unittest.TestCase):\n    def test_a(self): assert f() == 1\n    def test_old(self): pass\n"
+                   "class T(unittest.TestCase):\n    def test_a(self): assert f() == 3\n", "def f(): return 2\n")
+    assert [(d["name"], d["status"]) for d in report["details"]] == [("T.test_a", "failed")], report
+
+
+def test_changed_arguments_that_cannot_be_sent(grade):
+    tests = "x = [1]\naround(x)\nassert x == [1]\nlarge(x)\nassert x == [1]\nodd(x)\nassert x == [1]\n"
+    source = "def around(x):\n    x.append(x)\ndef large(x):\n    x[:] = ['y' * (9 << 20)]\ndef odd(x):\n    x[0] = lambda n: n + 1\n"
+    assert statuses(grade(tests, source)) == ["passed"] * 3
+
+
+def test_equality_is_the_submissions_among_its_own_objects_only(grade):
+    source = ("from dataclasses import dataclass\n@dataclass\nclass Point:\n    x: int\n"
+              "class Any:\n    def __eq__(self, o): return True\n    def __ne__(self, o): return False\n"
+              "class Plain: pass\ndef answer(): return Any()\n")
+    right = ["Point(1) == Point(1)", "Point(1) != Point(2)", "not Point(1) == Point(2)", "not Point(1) != Point(1)", "Point(2) in [Point(1), Point(2)]",
+             "{'a': [Point(1)]} == {'a': [Point(1)]}", "Plain() != Plain()", "Any() == Any()"]
+    wrong = ["answer() == 5", "5 == answer()", "not answer() != 5", "answer() in [1, 2]", "[answer()] == [5]", "Point(1) == 1", "Plain() == Plain()"]
+    assert statuses(grade("".join(f"assert {line}\n" for line in right), source)) == ["passed"] * len(right)
+    assert statuses(grade("".join(f"assert {line}\n" for line in wrong), source)) == ["failed"] * len(wrong)
 
 
 def test_printed_output_belongs_to_the_test(grade):
@@ -457,6 +564,29 @@ def test_usage(grade, tmp_path):
     done = subprocess.run([cordon_run.CORDON, "grade", "--tests", "none.py", "none2.py"], cwd=tmp_path, capture_output=True,
                           text=True, timeout=60)
     assert done.returncode == 64 and "none.py" in done.stderr
+
+
+@pytest.mark.parametrize("words,says", [
+    (["u.js"], "u.js: --tests grades submissions in Python, not in javascript"),
+    (["--language", "node", "u.py"], "--language: --tests grades submissions in Python, not in javascript"),
+    (["--language", "pyhton", "u.py"], "did you mean 'python'"),
+    (["--language", "python3", "u.js"], None), (["u.txt"], None), (["u"], None)])
+def test_submissions_in_other_languages(tmp_path, words, says):
+    for name in ("u.js", "u.py", "u.txt", "u"):
+        (tmp_path / name).write_text("x = 1\n")
+    (tmp_path / "t.py").write_text("assert x == 1\n")
+    done = subprocess.run([cordon_run.CORDON, "grade", "--tests", "t.py", *words], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == (64 if says else 0) and (says or "1 passed") in done.stderr + done.stdout, done
+    assert not says or not done.stdout, done
+
+
+def test_a_missing_file_is_no_command(tmp_path):
+    for name in ("a", "b"):
+        done = subprocess.run([cordon_run.CORDON, "grade", "--tests", "a", "b"], cwd=tmp_path, capture_output=True, text=True,
+                              timeout=60)
+        assert done.returncode == 64 and f": {name}: No such file" in done.stderr and "--: --" not in done.stderr, done
+        (tmp_path / name).write_text("assert True\n")
 
 
 def test_module_control(grade):

@@ -60,10 +60,14 @@ def test_settings_of_the_sandbox_hold():
 
 def test_modes():
     point = "class P:\n    def __init__(s, x): s.x = x\n    def __eq__(s, o): return s.x == o.x\ndef push(l): l.append(1)\n"
-    assert TestRunner(Sandbox(timeout=20)).run_tests(point, "assert P(1) == P(1)").failed == 1
-    result = TestRunner(Sandbox(timeout=20), mode="in-process").run_tests(point, "assert P(1) == P(1)")
+    assert TestRunner(Sandbox(timeout=20)).run_tests(point, "assert P(1) == P(1)").passed == 1
+    assert TestRunner(Sandbox(timeout=20)).run_tests(point, "class Q(P): pass\nassert Q(1)").passed == 0
+    result = TestRunner(Sandbox(timeout=20), mode="in-process").run_tests(point, "class Q(P): pass\nassert Q(1)")
     assert result.passed == 1 and result.mode == "in-process"
-    tests = "l = []\npush(l)\nassert l == [1]\n"
+    assert TestRunner(Sandbox(timeout=20)).run_tests(point, "l = []\npush(l)\nassert l == [1]\n").passed == 1
+    point += "def pop(l): return l.pop()\n"
+    tests = "l = [1, 2]\nn = pop(l)\nassert l == [1]\n"
+    assert TestRunner(Sandbox(timeout=20)).run_tests(point, tests).passed == 0
     assert TestRunner(Sandbox(timeout=20), copy_back=True).run_tests(point, tests).passed == 1
     assert TestRunner(Sandbox(timeout=20), entry=["sum"]).run_tests("def sum(a, b): return 7", "assert sum(1, 2) == 7").passed == 1
     assert TestRunner(Sandbox(timeout=20), doctest=True).run_tests(ADD, ">>> add(1, 2)\n3\n").passed == 1

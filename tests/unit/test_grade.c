@@ -138,7 +138,7 @@ static void test_cases_document(void **state)
         read_json("{\"groups\": [{\"name\": \"g\", \"points\": 10}], \"memory_limit\": \"64M\",\n"
                   " \"cases\": [{\"input\": \"1\\u0000\", \"output_file\": \"a/b.out\", \"group\": "
                   "\"g\", \"time_limit\": 0.25},\n"
-                  "  {\"name\": \"two\", \"input_file\": \"/etc/passwd\", \"points\": 2.5, "
+                  "  {\"name\": \"two\", \"input_file\": \"two..in\", \"points\": 2.5, "
                   "\"memory_limit\": 1048576}],\n"
                   " \"compare\": \"token\", \"interactor\": \"talk.py\"}",
                   false, &c, &err),
@@ -150,14 +150,14 @@ static void test_cases_document(void **state)
     assert_string_equal(c.rows[0].expected.path, "/data/a/b.out");
     assert_true(c.rows[0].time.num == 250000000u && str_eq(c.rows[0].time.written, "250ms"));
     assert_true(c.rows[0].memory.num == (64u << 20));
-    assert_string_equal(c.rows[1].input.path, "/etc/passwd");
+    assert_string_equal(c.rows[1].input.path, "/data/two..in");
     assert_true(c.rows[1].points == 2.5 && !c.rows[1].has_expected && !c.rows[1].group);
     assert_true(c.rows[1].memory.num == (1u << 20) && !c.rows[1].time.written);
     assert_string_equal(c.compare, "token");
     assert_string_equal(c.interactor, "/data/talk.py");
     assert_int_equal(cases_check(&c, false, &err), -1);
     assert_non_null(strstr(err.message, "c.json:2: /data/a/b.out: No such file"));
-    c.rows[0].expected.path = "/etc/passwd";
+    c.rows[0].expected.path = c.rows[1].input.path = "/etc/passwd";
     assert_int_equal(cases_check(&c, false, &err), 0);
     assert_int_equal(cases_check(&c, true, &err), -1);
     assert_non_null(strstr(err.message, "c.json:3: no expected output"));
@@ -172,6 +172,8 @@ static void test_cases_refused(void **state)
         const char *said;
     } rows[] = {
         {"", false, "c.json:1"},
+        {"[{\"input_file\": \"/etc/passwd\"}]", false, "\"input_file\": /etc/passwd is not below"},
+        {"[{\"output_file\": \"a/..\"}]", false, "\"output_file\": a/.. is not below"},
         {"3", false, "neither a list"},
         {"{}", false, "no list \"cases\""},
         {"{\"cases\": {}}", false, "cases are a list"},

@@ -18,13 +18,19 @@ class _Item:
         self.kind, self.name, self.node, self.owner = kind, name, node, owner
 
 
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
 def find(tree, text):
     """Every top-level assert; test functions; methods of TestCase classes; without any of them, calls of
     functions that assert, and loops and blocks that do."""
     source = grade_words.Source(text)
     items = []
     cases, strange = _classes(tree), plain_classes(tree)
+    defined = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
     for node in tree.body:
+        if isinstance(node, _DEFINITIONS) and defined[node.name] is not node:
+            continue  # a later one of that name takes its place: what it checks would never run
         if isinstance(node, ast.Assert):
             items.append(_Item("assert", _label(node, source), node))
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):

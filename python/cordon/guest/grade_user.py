@@ -18,6 +18,9 @@ MAX_PRINTED = 1 << 20
 _FLAGS = (("c", "__call__"), ("i", "__iter__"), ("n", "__next__"), ("l", "__len__"), ("g", "__getitem__"),
           ("w", "__enter__"), ("a", "__await__"))
 _WORDS = {"and": "and_", "or": "or_"}  # operators that are words of Python
+_INPUT = builtins.input
+_CHANGEABLE = (list, dict, set, bytearray)
+CHANGED_MAX = 8 << 20
 
 
 class _Printed(io.BytesIO):
@@ -205,7 +208,27 @@ class _Side:
         texts = [self.encoded(value)]
         if self.copy_back:
             texts.append(self.encoded([args, keywords]))
+        elif value is None:
+            texts += self.changed(args, keywords)
         return texts
+
+    def do_lines(self, ask, text, keeps):
+        """What the tests put in the place of input() and standard input; None: what was there."""
+        builtins.input = ask or _INPUT
+        if not keeps:
+            sys.stdin = self.files[0] if text is None else io.TextIOWrapper(
+                io.BytesIO(text.encode("utf-8", "surrogatepass")), encoding="utf-8", errors="surrogatepass", newline="\n")
+        return ["null"]
+
+    def changed(self, args, keywords):
+        """The arguments of a function that returns nothing: it was called for what it does to them."""
+        if not any(type(value) in _CHANGEABLE for value in (*args, *keywords.values())):
+            return []
+        try:
+            text = self.encoded([args, keywords])
+        except (wire.WireError, RecursionError):  # it is none that could be sent
+            return []
+        return [text] if len(text) <= CHANGED_MAX else []
 
     def do_attr(self, number, name):
         return [self.encoded(getattr(self.objects[number], name))]
