@@ -15,6 +15,17 @@ bool lang_guard_wanted(const struct policy *policy)
     return policy_has(policy, FIELD_ALLOWED_IMPORTS) || policy_has(policy, FIELD_BLOCKED_IMPORTS);
 }
 
+const char *lang_guard_option(const struct policy *policy)
+{
+    static const enum field_id ids[] = {FIELD_ALLOWED_IMPORTS, FIELD_BLOCKED_IMPORTS};
+    for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+        const struct policy_value *v = policy_value(policy, ids[i]);
+        if (v->n_items > 0 && v->items[v->n_items - 1].origin.source == FROM_COMMAND)
+            return policy_fields[ids[i]].flag;
+    }
+    return NULL;
+}
+
 /* Identifiers with dots between them; letters beyond ASCII are Python's to judge. */
 static bool guard_is_module(const char *name)
 {

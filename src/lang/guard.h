@@ -20,6 +20,9 @@ extern const char lang_guard_text[];
 bool lang_guard_wanted(const struct policy *policy);
 /* Variables for the checker and the hook, ending with NULL; dir is the hook's folder as the guest
  * sees it. A name that is no module's is an error. */
+/* The option by which a command line asks for module control, or NULL. That of a file or variable
+ * is for the Python among many programs. */
+const char *lang_guard_option(const struct policy *policy);
 int lang_guard_vars(const struct policy *policy, const char *dir, struct arena *arena,
                     const char *const **ret, struct cordon_err *err);
 

@@ -13,25 +13,25 @@
 #include "base/err.h"
 #include "base/util.h"
 
-static int load_no_file(const char *path, int error, struct cordon_err *err)
-{
-    err_set(err, CORDON_ERR_USAGE, "source", error, "%.300s", path);
-    bool is_word = error == ENOENT && *path && !strpbrk(path, "/.");
-    return is_word ? err_hint(err, "a command is given after --: -- %.300s", path) : -1;
-}
-
 static int load_open(const char *path, bool *ret_is_pipe, struct cordon_err *err)
 {
     struct stat st;
     /* without waiting for a writer that may never come */
     _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return load_no_file(path, errno, err);
+        return err_set(err, CORDON_ERR_USAGE, "source", errno, "%.300s", path);
     if (!S_ISREG(st.st_mode) && !S_ISFIFO(st.st_mode))
         return err_set(err, CORDON_ERR_USAGE, "source", 0, "%.300s is not a regular file", path);
     *ret_is_pipe = S_ISFIFO(st.st_mode);
     fcntl(fd, F_SETFL, 0);
     return TAKE_FD(fd);
+}
+
+/* What may be run may also be a command: `cordon run ls`. */
+static int load_no_program(const char *path, struct cordon_err *err)
+{
+    bool is_word = err->sys_errno == ENOENT && *path && !strpbrk(path, "/.");
+    return is_word ? err_hint(err, "a command is given after --: -- %.300s", path) : -1;
 }
 
 int lang_load_head(const char *path, char *ret_head, size_t size, size_t *ret_len,
@@ -40,7 +40,7 @@ int lang_load_head(const char *path, char *ret_head, size_t size, size_t *ret_le
     bool is_pipe = false;
     _cleanup_close_ int fd = load_open(path, &is_pipe, err);
     if (fd < 0)
-        return -1;
+        return load_no_program(path, err);
     ssize_t n = is_pipe ? 0 : read(fd, ret_head, size);
     if (n < 0)
         return err_set(err, CORDON_ERR_USAGE, "source", errno, "%.300s", path);

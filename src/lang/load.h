@@ -6,8 +6,8 @@
 
 #include <cordon.h>
 
-/* The first bytes of a regular file. *ret_len is SIZE_MAX for a pipe, of which nothing was read.
- * Anything else is CORDON_ERR_USAGE. */
+/* The first bytes of a regular file that is to be run. *ret_len is SIZE_MAX for a pipe, of which
+ * nothing was read. Anything else is CORDON_ERR_USAGE. */
 int lang_load_head(const char *path, char *ret_head, size_t size, size_t *ret_len,
                    struct cordon_err *err);
 /* All of it, to be freed; path "-" is standard input. Never NULL, a NUL follows the bytes. */

@@ -33,8 +33,14 @@ static const char java_compile[] =
     "jar -J-XX:+UseSerialGC -J-XX:TieredStopAtLevel=1 --create --file \"$work/program.jar\" "
     "--main-class \"$main\" -C \"$work/out\" . && exec cp \"$work/program.jar\" \"$2\"";
 
-/* tsc names its output itself. Node's own modules and names are known to it only where their types
- * are installed; elsewhere they are `any`. */
+/* rustc names a crate after the file, which only some names are good for. */
+static const char rust_compile[] =
+    "source=$1 output=$2; name=${1##*/}; name=${name%.*}\n"
+    "case $name in ''|-*|*[!A-Za-z0-9_-]*) set -- --crate-name main;; *) set --;; esac\n"
+    "exec rustc --edition 2021 -O -C strip=symbols \"$@\" -o \"$output\" \"$source\"";
+
+/* tsc names its output itself: .mjs for .mts. Node's own modules and names are known to it only
+ * where their types are installed; elsewhere they are `any`. */
 static const char typescript_compile[] =
     "types=/usr/share/nodejs/@types; work=$(mktemp -d) || exit; source=$1 output=$2\n"
     "if [ -d \"$types/node\" ]; then\n"
@@ -47,7 +53,8 @@ static const char typescript_compile[] =
     "fi\n"
     "tsc --pretty false --target es2021 --module commonjs --moduleResolution node "
     "--esModuleInterop --skipLibCheck --outDir \"$work/out\" \"$@\" \"$source\" || exit\n"
-    "name=${source##*/}; exec cp \"$work/out/${name%.*}.js\" \"$output\"";
+    "name=${source##*/}; suffix=${name##*.}\n"
+    "exec cp \"$work/out/${name%.*}.${suffix%ts}js\" \"$output\"";
 
 static const struct lang builtin[] = {
     {
@@ -67,6 +74,7 @@ static const struct lang builtin[] = {
         .version = WORDS("node", "--version"),
         .package = "nodejs",
         .file = "main.js",
+        .wants_suffix = true,
     },
     {
         .name = "typescript",
@@ -78,6 +86,7 @@ static const struct lang builtin[] = {
         .tools = WORDS("tsc", "node"),
         .package = "node-typescript",
         .file = "main.ts",
+        .wants_suffix = true,
     },
     {
         .name = "bash",
@@ -99,7 +108,8 @@ static const struct lang builtin[] = {
         .name = "c",
         .suffixes = WORDS("c"),
         .aliases = WORDS("gcc"),
-        .compile = WORDS("gcc", "-std=gnu17", "-O2", "-o", "{output}", "{source}", "-lm"),
+        .compile =
+            WORDS("gcc", "-std=gnu17", "-O2", "-o", "{output}", "-x", "c", "{source}", "-lm"),
         .run = WORDS("{output}"),
         .version = WORDS("gcc", "--version"),
         .package = "gcc libc6-dev",
@@ -109,7 +119,7 @@ static const struct lang builtin[] = {
         .name = "c++",
         .suffixes = WORDS("cpp", "cc", "cxx", "c++", "C"),
         .aliases = WORDS("cpp", "cxx", "cc", "g++"),
-        .compile = WORDS("g++", "-std=gnu++20", "-O2", "-o", "{output}", "{source}"),
+        .compile = WORDS("g++", "-std=gnu++20", "-O2", "-o", "{output}", "-x", "c++", "{source}"),
         .run = WORDS("{output}"),
         .version = WORDS("g++", "--version"),
         .package = "g++",
@@ -127,15 +137,16 @@ static const struct lang builtin[] = {
                      "GOFLAGS=-mod=mod"),
         .package = "golang-go",
         .file = "main.go",
+        .wants_suffix = true,
     },
     {
         .name = "rust",
         .suffixes = WORDS("rs"),
         .aliases = WORDS("rs", "rustc"),
-        .compile = WORDS("rustc", "--edition", "2021", "-O", "-C", "strip=symbols", "-o",
-                         "{output}", "{source}"),
+        .compile = WORDS("sh", "-c", rust_compile, "rust", "{source}", "{output}"),
         .run = WORDS("{output}"),
         .version = WORDS("rustc", "--version"),
+        .tools = WORDS("rustc"),
         .package = "rustc",
         .file = "main.rs",
     },
@@ -225,6 +236,7 @@ static int registry_entry(const struct policy_language *from, struct lang *ret,
     row.run = (const char *const *)from->run;
     row.compile = (const char *const *)from->compile;
     row.tools = NULL;
+    row.wants_suffix = row.compile || row.wants_suffix;
     if (from->suffixes)
         row.suffixes = (const char *const *)from->suffixes;
     if (from->aliases)

@@ -26,6 +26,7 @@ struct lang {
     const char *const *tools;    /* programs it needs; NULL: the first words of compile and run */
     const char *package;         /* Debian's name, NULL: not known */
     const char *file;            /* what source text without a name is called; NULL: "main" */
+    bool wants_suffix;           /* its programs go by a file's suffix: lang/name.h */
     const struct origin *origin; /* NULL: built in */
 };
 

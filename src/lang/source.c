@@ -452,7 +452,7 @@ int lang_venv(const struct policy *policy, char *const *vars, struct arena *aren
 {
     struct lang_tools tools;
     const char *venv = policy_text(policy, FIELD_VENV);
-    if (lang_tool_venv(venv, vars, arena, &tools, err) < 0)
+    if (lang_tool_venv(policy, vars, arena, &tools, err) < 0)
         return -1;
     return lang_derive_run(policy, NULL, &tools, venv, NULL, arena, ret, err);
 }

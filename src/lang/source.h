@@ -64,6 +64,10 @@ int lang_start(struct lang_job *job, const struct lang_source *source, struct ru
  * lang_start() returns, when *run holds what such a job needs: host, policy, argv, files, n_files
  * and stage, all borrowed from here. lang_argv() gives the words for another memory limit. */
 char *const *lang_argv(struct lang_job *job, uint64_t memory_bytes, struct arena *arena);
+/* After prepare_only, when a run of the source failed: policy, argv and options of a guest that
+ * parses it and runs nothing of it, whose end the source therefore cannot choose. Returns the exit
+ * status that says it does not parse, the words being on standard error; -1: nobody to ask. */
+int lang_parse_use(struct lang_job *job, struct run_job *ret_run);
 /* What a run of the source would do, without one: policy, files and n_files of the job are those of
  * its last guest, lang_argv() gives its words. */
 int lang_outline(struct lang_job *job, const struct lang_source *source,

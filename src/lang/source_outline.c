@@ -10,6 +10,7 @@
 #include "lang/derive.h"
 #include "lang/guard.h"
 #include "lang/load.h"
+#include "lang/name.h"
 #include "lang/source_internal.h"
 
 int source_load(struct lang_job *job, const char **ret_text, size_t *ret_len,
@@ -34,43 +35,72 @@ int source_load(struct lang_job *job, const char **ret_text, size_t *ret_len,
     return 0;
 }
 
-/* A file that lies in the workspace is run where it is; others are copied in beside it. */
-static int source_place(struct lang_job *job, struct cordon_err *err)
+/* Where it lies in the workspace, NULL: not there. */
+static const char *source_in_workspace(const struct lang_job *job, const char *workspace,
+                                       char real[static PATH_MAX])
+{
+    size_t len = strlen(workspace);
+    const char *path = job->source->path;
+    if (!path || !realpath(path, real) || strncmp(real, workspace, len) != 0 || real[len] != '/')
+        return NULL;
+    return real + len + 1;
+}
+
+/* Some programs read a word with @ before it as a file of options. */
+static const char *source_word(struct lang_job *job, const char *prefix, const char *name)
+{
+    const char *dot = !*prefix && (name[0] == '-' || name[0] == '@') ? "./" : "";
+    return arena_printf(&job->arena, "%s%s%s", prefix, dot, name);
+}
+
+static int source_put(struct lang_job *job, const char *name, struct cordon_err *err)
 {
     const struct lang_source *s = job->source;
-    const struct policy_value *ws = policy_value(job->from, FIELD_WORKSPACE);
-    bool has_ws = ws->set && ws->num != WORKSPACE_NONE;
-    struct arena *a = &job->arena;
-    char real[PATH_MAX];
-    job->prefix = has_ws ? ".." PLAN_HOME "/" : "";
-    if (has_ws && s->path && realpath(s->path, real)) {
-        size_t len = strlen(ws->text);
-        if (strncmp(real, ws->text, len) == 0 && real[len] == '/') {
-            job->inside = arena_printf(a, "%s%s", real[len + 1] == '-' ? "./" : "", real + len + 1);
-            return job->inside ? 0 : err_nomem(err, "source");
-        }
-    }
-    const char *name = s->name ? s->name : s->path;
-    const char *slash = name ? strrchr(name, '/') : NULL;
-    name = slash ? slash + 1 : name ? name : job->lang->file ? job->lang->file : "main";
-    if (!*name || str_eq(name, ".") || str_eq(name, "..") || strlen(name) > NAME_MAX)
-        return err_set(err, CORDON_ERR_USAGE, "source", 0, "'%.100s' is not a name for a file",
-                       name);
-    job->inside =
-        arena_printf(a, "%s%s%s", job->prefix, *job->prefix || name[0] != '-' ? "" : "./", name);
     struct plan_file *f = &job->files[job->n_files++];
-    *f = (struct plan_file){.name = arena_printf(a, "%s%s", job->prefix, name),
+    job->inside = source_word(job, job->prefix, name);
+    *f = (struct plan_file){.name = arena_printf(&job->arena, "%s%s", job->prefix, name),
                             .source = job->loaded ? NULL : s->path,
                             .data = job->loaded ? f->data : s->text,
                             .data_len = job->loaded ? f->data_len : s->len};
     if (!job->inside || !f->name)
         return err_nomem(err, "source");
     const struct policy_value *files = policy_value(job->from, FIELD_FILES);
-    for (size_t i = 0; i < files->n_items; i++)
-        if (!has_ws && str_eq(files->items[i].text, name))
+    for (size_t i = 0; i < files->n_items && !*job->prefix; i++)
+        if (str_eq(files->items[i].text, name))
             return err_set(err, CORDON_ERR_USAGE, "source", 0,
                            "%.200s: the source and a file put beside it have the same name", name);
     return 0;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path;
+}
+
+/* A file that lies in the workspace is run where it is, if the language takes its name; others are
+ * copied in beside it. */
+static int source_place(struct lang_job *job, struct cordon_err *err)
+{
+    const struct lang_source *s = job->source;
+    const struct policy_value *ws = policy_value(job->from, FIELD_WORKSPACE);
+    bool has_ws = ws->set && ws->num != WORKSPACE_NONE;
+    char real[PATH_MAX];
+    const char *there = has_ws ? source_in_workspace(job, ws->text, real) : NULL;
+    const char *name = there ? base_name(there) : base_name(s->name ? s->name : s->path);
+    job->prefix = has_ws ? ".." PLAN_HOME "/" : "";
+    if (!name)
+        name = job->lang->file ? job->lang->file : "main";
+    if (!*name || str_eq(name, ".") || str_eq(name, "..") || strlen(name) > NAME_MAX)
+        return err_set(err, CORDON_ERR_USAGE, "source", 0, "'%.100s' is not a name for a file",
+                       name);
+    const char *inside = lang_name_inside(job->lang, name, &job->arena);
+    if (!inside)
+        return err_nomem(err, "source");
+    if (!there || inside != name)
+        return source_put(job, inside, err);
+    job->inside = source_word(job, "", there);
+    return job->inside ? 0 : err_nomem(err, "source");
 }
 
 static int source_output(struct lang_job *job, struct cordon_err *err)
@@ -83,8 +113,10 @@ static int source_output(struct lang_job *job, struct cordon_err *err)
     bool cut = dot && dot != stem;
     if (cut)
         *dot = '\0';
+    /* node would take a.json for data, and a.mjs for what tsc does not make */
+    bool plain = cut && (str_eq(job->lang->run[0], "{output}") || !strchr(stem, '.'));
     job->output = arena_printf(&job->arena, "%s%s%s", *job->prefix ? job->prefix : "./", stem,
-                               cut ? "" : ".out");
+                               plain ? "" : ".out");
     return job->output ? 0 : err_nomem(err, "source");
 }
 
@@ -129,7 +161,7 @@ static int source_policy(struct lang_job *job, const char *const *guard, struct 
                            : NULL;
     int r = 0;
     if (venv)
-        r = lang_tool_venv(venv, job->source->vars, &job->arena, &job->tools, err);
+        r = lang_tool_venv(p, job->source->vars, &job->arena, &job->tools, err);
     else if (source_is_hosts(p))
         r = lang_tool_all(job->lang, job->source->vars, &job->arena, &job->tools, err);
     if (r < 0)

@@ -209,9 +209,10 @@ int lang_tool_all(const struct lang *lang, char *const *vars, struct arena *aren
     return 0;
 }
 
-int lang_tool_venv(const char *dir, char *const *vars, struct arena *arena, struct lang_tools *ret,
-                   struct cordon_err *err)
+int lang_tool_venv(const struct policy *policy, char *const *vars, struct arena *arena,
+                   struct lang_tools *ret, struct cordon_err *err)
 {
+    const char *dir = policy_text(policy, FIELD_VENV);
     static const char *const names[] = {"python3", "python"};
     char path[PATH_MAX], real[PATH_MAX];
     size_t i = 0;
@@ -223,7 +224,8 @@ int lang_tool_venv(const char *dir, char *const *vars, struct arena *arena, stru
     if (i == ARRAY_SIZE(names)) {
         err_set(err, CORDON_ERR_CONFIG, "source", 0,
                 "venv %s: no virtual environment (it has no bin/python3)", dir);
-        return err_hint(err, "python3 -m venv %s", dir);
+        err_hint(err, "python3 -m venv %s", dir);
+        return policy_err_place(&policy_value(policy, FIELD_VENV)->origin, err);
     }
     struct lang_tool *list = arena_alloc(arena, 2 * sizeof(*list));
     const char *bin = arena_printf(arena, "%s/bin", dir);

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "lang/registry.h"
+#include "policy/policy.h"
 
 #define LANG_GUEST_PATH "/usr/local/bin:/usr/bin:/bin"
 
@@ -37,7 +38,7 @@ int lang_tool_missing(const struct lang *lang, const char *name, const char *how
                       struct cordon_err *err);
 
 /* A virtual environment: its folder and, where that is outside /usr, the interpreter's own. */
-int lang_tool_venv(const char *dir, char *const *vars, struct arena *arena, struct lang_tools *ret,
-                   struct cordon_err *err);
+int lang_tool_venv(const struct policy *policy, char *const *vars, struct arena *arena,
+                   struct lang_tools *ret, struct cordon_err *err);
 
 #endif

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from cordon_run import ROOT, SECRET, cordon, run, start
+from cordon_run import CORDON, ROOT, SECRET, cordon, host_env, run, start
 
 # language -> (file, program that must be here, its Debian package, source). Each prints "hello", its first argument
 # and what it reads, and ends with status 7.
@@ -106,6 +106,65 @@ def test_odd_names(name, env, put):
     put(name, "print('fine')")
     path = pathlib.Path(env["HOME"]) / name
     assert run(path, env=env).out == "fine\n"
+
+
+@pytest.mark.parametrize("language", SOURCES)
+def test_any_name_with_the_language_said(language, env, put, program):
+    _, tool, package, text = SOURCES[language]
+    program(tool, package)
+    for name in ("prog", "prog.txt", "a.json", "a.cpp", "b.c"):
+        r = run("--language", language, put(name, text), "world", stdin=b"input", env=env)
+        assert (r.out.split(), r.code) == (["hello", "world", "input"], 7), (name, str(r))
+
+
+def test_a_source_that_is_a_pipe(env, program):
+    _, tool, package, text = SOURCES["c"]
+    program(tool, package)
+    r, w = os.pipe()
+    os.write(w, text.encode())
+    os.close(w)
+    done = subprocess.run([CORDON, "run", "--language", "c", f"/dev/fd/{r}", "world"], input=b"input", pass_fds=[r],
+                          capture_output=True, env=host_env(env), timeout=60)
+    os.close(r)
+    assert (done.stdout, done.returncode) == (b"hello world input\n", 7), done
+
+
+@pytest.mark.parametrize("language,name", [
+    *(("rust", n) for n in ("a.b.rs", "two sum.rs", "@x.rs", "-x.rs")),
+    *(("go", n) for n in ("_x.go", ".x.go", "a_test.go", "(1).go", "-x.go", "A.GO")),
+    *(("typescript", n) for n in ("a.mts", "a.cts", "@x.ts", "A.TS", "a.json.ts")),
+    ("c", "@x.c"), ("c++", "two sum.cc"), ("java", "two sum.java"), ("java", "A.JAVA")])
+def test_names_that_compilers_do_not_take(language, name, env, put, program):
+    _, tool, package, text = SOURCES[language]
+    program(tool, package)
+    put(name, text)
+    r = run(f"./{name}", "world", stdin=b"input", env=env, cwd=env["HOME"])
+    assert (r.out.split(), r.code) == (["hello", "world", "input"], 7), str(r)
+
+
+def test_any_name_in_the_workspace(env, shared, full, program):
+    """What lies beside it is found where the compiler takes the name; where it does not, a copy is compiled."""
+    program("gcc", "gcc")
+    (shared / "prog").write_text('#include "beside.h"\nint main() { puts(WORD); return nothing; }\n')
+    (shared / "beside.h").write_text('#include <stdio.h>\n#define WORD "beside"\n#define nothing 0\n')
+    for path in shared.iterdir():
+        os.chmod(path, 0o644)
+    r = run("--workspace", f"{shared}:ro", "--language", "c", shared / "prog", env=env)
+    assert r.out == "beside\n", str(r)
+    program("go", "golang-go")
+    (shared / "a_test.go").write_text('package main\nimport "os"\nfunc main() { os.Stdout.Write([]byte("ran\\n")) }\n')
+    os.chmod(shared / "a_test.go", 0o644)
+    r = run("--workspace", f"{shared}:ro", shared / "a_test.go", env=env)
+    assert (r.out, sorted(p.name for p in shared.iterdir())) == ("ran\n", ["a_test.go", "beside.h", "prog"]), str(r)
+
+
+def test_diagnostics_have_the_files_name(env, put, program):
+    program("gcc", "gcc")
+    r = run("--language", "c", put("prog.txt", "int main() { return undeclared; }"), env=env)
+    assert (r.result["stage"], "prog.txt:1" in r.err) == ("compile", True), str(r)
+    program("go", "golang-go")
+    r = run("--language", "go", put("prog.txt", "package main\nfunc main() { undeclared() }\n"), env=env)
+    assert (r.result["stage"], "prog.txt.go:2" in r.err) == ("compile", True), str(r)
 
 
 def test_the_first_line_says_it(env, put):
@@ -539,7 +598,14 @@ def test_the_verdict_cannot_be_forged(env):
 
 
 def test_module_control_is_for_python_only(env, put):
-    assert run("--block-import", "os", put("a.sh", "echo fine"), env=env).out == "fine\n"
+    """And where an option has nobody to hear it, that is said; a file's or a variable's is for the Python among many programs."""
+    script, python = put("a.sh", "echo fine"), put("a.py", "print('fine')")
+    for rest in ([script], ["--", "echo", "fine"]):
+        done = cordon("run", "--block-import", "os", *rest, env=env)
+        assert done.stdout == "fine\n" and done.stderr.startswith("Warning: --block-import is for Python source text"), done
+        assert cordon("run", "--log", "quiet", "--block-import", "os", *rest, env=env).stderr == ""
+        assert cordon("run", *rest, env={**env, "CORDON_BLOCK_IMPORT": "os"}).stderr == ""
+    assert cordon("run", "--block-import", "os", python, env=env).stderr == ""
 
 
 def test_wrong_module_name(env, put):

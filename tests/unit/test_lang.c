@@ -17,6 +17,7 @@
 #include "lang/cache.h"
 #include "lang/derive.h"
 #include "lang/guard.h"
+#include "lang/name.h"
 #include "lang/registry.h"
 #include "base/sha256.h"
 #include "lang/tool.h"
@@ -152,6 +153,56 @@ static void languages_are_found(void **state)
     assert_null(by_file(&r, "a.pyy", ""));
     assert_null(by_file(&r, "Makefile", ""));
     assert_null(by_file(&r, ".py", ""));
+    lang_registry_done(&r);
+    policy_free(policy);
+}
+
+static void files_get_names_their_programs_take(void **state)
+{
+    (void)state;
+    struct policy *policy =
+        made_policy(NULL, 0,
+                    "[languages.zig]\nsuffixes = [\".zig\", \"z\"]\nrun = \"{output}\"\n"
+                    "compile = [\"zig\", \"{source}\", \"{output}\"]\n"
+                    "[languages.c]\ncompile = [\"tcc\", \"-o\", \"{output}\", \"{source}\"]\n"
+                    "run = \"{output}\"\n");
+    struct lang_registry r;
+    struct cordon_err err = {0};
+    struct arena arena = {0};
+    assert_int_equal(lang_registry_make(policy, &r, &err), 0);
+    static const char *const names[][3] = {
+        {"python", "prog", "prog"},
+        {"rust", "a b.rs", "a b.rs"},
+        {"c++", "prog.txt", "prog.txt"}, /* told by a word of the compiler's */
+        {"c", "prog", "prog.c"},         /* not of this one */
+        {"c", "a.cpp", "a.cpp.c"},
+        {"c", "A.C", "A.C.c"},
+        {"zig", "prog", "prog.zig"},
+        {"zig", "a.z", "a.z"},
+        {"typescript", "a.js", "a.js.ts"},
+        {"typescript", "a.mts", "a.mts"},
+        {"javascript", "a.json", "a.json.js"},
+        {"javascript", ".js", ".js.js"},
+        {"go", "63", "63.go"},
+        {"go", "A.GO", "A.GO.go"},
+        {"go", "two sum.go", "two sum.go"},
+        {"go", "_x.go", "main_x.go"},
+        {"go", ".x.go", "main.x.go"},
+        {"go", "@x", "main@x.go"},
+        {"go", "a_test.go", "a_test_main.go"},
+        {"go", "_test.go", "main_test_main.go"},
+        {"go", "\303\274.go", "\303\274.go"}};
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        const struct lang *lang;
+        assert_int_equal(lang_registry_by_name(&r, names[i][0], &lang, &err), 0);
+        assert_string_equal(lang_name_inside(lang, names[i][1], &arena), names[i][2]);
+    }
+    const struct lang *go;
+    char longest[256] = {0};
+    memset(longest, 'x', 255);
+    assert_int_equal(lang_registry_by_name(&r, "go", &go, &err), 0);
+    assert_string_equal(lang_name_inside(go, longest, &arena), "main.go");
+    arena_done(&arena);
     lang_registry_done(&r);
     policy_free(policy);
 }
@@ -474,6 +525,7 @@ int main(void)
         T(hashes_are_sha256),
         T(fields_do_not_run_together),
         T(languages_are_found),
+        T(files_get_names_their_programs_take),
         T(the_first_line_counts),
         T(entries_of_the_file_win),
         T(compile_must_name_its_output),
