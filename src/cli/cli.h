@@ -57,6 +57,10 @@ struct cli_run_in {
     void *data;
 };
 int cli_run_in(struct cli_run_in *in, int argc, char **argv);
+/* An error before there was a run: said, and given as a result where the line asks for one; the
+ * exit status. argv[0] is skipped. */
+int cli_run_refused(const struct cli_verb *verb, int argc, char **argv,
+                    const struct cordon_err *err);
 
 /* help.c: `cordon --help`, `cordon VERB --help`; the exit status. */
 int cli_help(void);

@@ -2,7 +2,10 @@
  * "may the guest?". Starts no guest and makes nothing; that the strong tier works here is found out
  * the way the doctor does, in throw-away children. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/jsonw.h"
@@ -77,7 +80,7 @@ static int explain_host(const struct policy *policy, struct host *ret_host, stru
     host = report.host;
     if (policy_has(policy, FIELD_CGROUP) &&
         host_cgroups_explicit(policy_text(policy, FIELD_CGROUP), &host.cgroups, err) < 0)
-        return -1;
+        return policy_err_place(&policy_value(policy, FIELD_CGROUP)->origin, err);
     if (report.tier != HOST_TIER_FULL) {
         host.user_ns = false;
         for (size_t i = 0; i < report.n_items && !host.user_ns_why[0]; i++) {
@@ -139,7 +142,7 @@ static int explain_by_fences(const struct plan *p, const char *path, bool write,
     _cleanup_free_ char *full = value_path(p->cwd, path);
     if (!full)
         return err_nomem(err, "explain");
-    *why = (struct why){.allowed = false, .rule = "default"};
+    *why = (struct why){.allowed = false, .rule = "default", .note = why->note};
     for (size_t i = 0; i < p->n_fences; i++) {
         const struct plan_fence *f = &p->fences[i];
         size_t len = strlen(f->path);
@@ -153,10 +156,25 @@ static int explain_by_fences(const struct plan *p, const char *path, bool write,
     return 0;
 }
 
+/* A relative path is the guest's own, unless it names what lies in this folder: options that grant
+ * and deny take it for that. With a workspace the guest begins there. */
+static char *explain_hosts_path(const struct explain *e, const char *path)
+{
+    struct stat st;
+    const struct policy_value *w = policy_value(e->policy, FIELD_WORKSPACE);
+    if (path[0] == '/' || (w->set && w->num != WORKSPACE_NONE) || lstat(path, &st) < 0)
+        return NULL;
+    _cleanup_free_ char *cwd = getcwd(NULL, 0);
+    return cwd ? value_path(cwd, path) : NULL;
+}
+
 static int explain_path(struct explain *e, const char *path, bool write, struct why *ret_why,
                         struct cordon_err *err)
 {
     struct cordon_err ignored = {0}; /* a policy this host cannot honour still has its rules */
+    _cleanup_free_ char *hosts = explain_hosts_path(e, path);
+    if (hosts)
+        path = hosts;
     if (why_path(e->policy, path, write, ret_why, err) < 0)
         return -1;
     if (ret_why->origin[0] || explain_plan(e, &ignored) < 0 || e->plan->tier == TIER_FULL)

@@ -146,8 +146,8 @@ void log_network_text(enum log_level level, const struct policy *policy,
 
 static void log_size(struct buf *out, uint64_t bytes)
 {
-    static const char units[] = "KMGT";
-    double value = (double)bytes / 1024;
+    static const char units[] = "MGT";
+    double value = (double)bytes / (1024 * 1024);
     size_t unit = 0;
     while (value >= 1024 && units[unit + 1]) {
         value /= 1024;
@@ -228,35 +228,37 @@ void log_end_text(enum log_level level, const struct policy *policy, const struc
     buf_printf(out, PREFIX "Exit: %d\n", result->exit_code);
 }
 
-static void log_write(const struct buf *text)
-{
-    if (text->len > 0)
-        (void)cli_write(STDERR_FILENO, text->data, text->len);
-}
-
 void log_begin(enum log_level level, const struct policy *policy, char *const *argv)
 {
     _cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
     log_begin_text(level, policy, argv, &text);
-    log_write(&text);
+    if (text.len > 0)
+        (void)cli_write(STDERR_FILENO, text.data, text.len);
 }
 
-void log_end(enum log_level level, const struct policy *policy, const struct result *result,
-             const char *hint)
-{
-    _cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
-    log_end_text(level, policy, result, hint, &text);
-    log_write(&text);
-}
-
-void log_cut(enum log_level level, const struct policy *policy, const struct result *result)
+static void log_cuts(enum log_level level, const struct policy *policy, const struct result *result,
+                     struct buf *out)
 {
     if (level == LOG_QUIET || result->verdict == VERDICT_OUTPUT_LIMIT)
         return;
     for (int i = 0; i < 2; i++)
         if (result->out[i].truncated)
-            fprintf(stderr, "Warning: standard %s was cut at %s (--max-output)\n",
-                    i == 0 ? "output" : "error", policy->values[FIELD_MAX_OUTPUT].written);
+            buf_printf(out, "Warning: standard %s was cut at %s (--max-output)\n",
+                       i == 0 ? "output" : "error", policy->values[FIELD_MAX_OUTPUT].written);
+}
+
+void log_end(enum log_level level, const struct policy *policy, const struct result *result,
+             const char *hint, bool tells_cuts)
+{
+    _cleanup_buf_ struct buf text = BUF_INIT(LOG_MAX);
+    if (result->out[1].in_line)
+        buf_char(&text, '\n');
+    size_t begin = text.len;
+    if (tells_cuts)
+        log_cuts(level, policy, result, &text);
+    log_end_text(level, policy, result, hint, &text);
+    if (text.len > begin)
+        (void)cli_write(STDERR_FILENO, text.data, text.len);
 }
 
 const char *log_not_found(const struct result *result, char ret_hint[static LOG_HINT_MAX])

@@ -24,10 +24,10 @@ void log_network_text(enum log_level level, const struct policy *policy,
 
 /* The same on stderr. A log that cannot be written does not change how a run ended. */
 void log_begin(enum log_level level, const struct policy *policy, char *const *argv);
+/* tells_cuts: nobody gets a result that says that less was passed on than the guest wrote. A line
+ * that the guest left unfinished on our stderr is ended first. */
 void log_end(enum log_level level, const struct policy *policy, const struct result *result,
-             const char *hint);
-/* What was passed on is less than what the guest wrote, and nobody gets a result that says so. */
-void log_cut(enum log_level level, const struct policy *policy, const struct result *result);
+             const char *hint, bool tells_cuts);
 /* A hint where the command lies here and not in the guest's world: the usual first mistake. */
 #define LOG_HINT_MAX 700
 const char *log_not_found(const struct result *result, char ret_hint[static LOG_HINT_MAX]);

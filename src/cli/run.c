@@ -22,6 +22,7 @@
 #include "cli/run.h"
 #include "cli/terminal.h"
 #include "host/host.h"
+#include "lang/guard.h"
 #include "lang/load.h"
 #include "lang/source.h"
 #include "policy/fields.h"
@@ -274,10 +275,8 @@ static int cli_report(struct run_cli *c, const char *hint)
                     i == 0 ? "output" : "error", strerror(r->out[i].lost_errno));
             status = CORDON_ERR_INTERNAL;
         }
-    if (!c->json)
-        log_cut(c->log, c->policy, r);
     char found[LOG_HINT_MAX];
-    log_end(c->log, c->policy, r, hint[0] ? hint : log_not_found(r, found));
+    log_end(c->log, c->policy, r, hint[0] ? hint : log_not_found(r, found), !c->json);
     return status;
 }
 
@@ -294,6 +293,26 @@ static void cli_show_diagnostics(struct run_cli *c)
     memcpy(text, s->data, s->len);
     (void)cli_write(STDERR_FILENO, text,
                     isatty(STDERR_FILENO) ? stream_plain(text, s->len) : s->len);
+}
+
+/* Asked for, and nobody looks: a command, or another language. */
+static void cli_tell_unguarded(const struct run_cli *c)
+{
+    const char *option = lang_guard_option(c->policy);
+    bool is_python = c->is_source && c->lang->lang && str_eq(c->lang->lang->name, "python");
+    if (option && !is_python && c->log != LOG_QUIET)
+        fprintf(stderr, "Warning: --%s is for Python source text: nobody looks at imports here\n",
+                option);
+}
+
+/* No result, no line of the log and no limit is about CPU time; without a group for shares the
+ * percentage is held by looking at it. */
+static bool cli_is_unread(const struct run_cli *c)
+{
+    return !cli_wants_result(c) && !c->in && c->log != LOG_VERBOSE &&
+           policy_num(c->policy, FIELD_CPU_TIME) == 0 &&
+           (c->job.host.cgroups.cpu[0] || policy_num(c->policy, FIELD_CPU_LIMIT) == 0) &&
+           policy_num(c->policy, FIELD_BACKEND) == BACKEND_NATIVE;
 }
 
 static int cli_run_job(struct run_cli *c, struct cordon_err *err)
@@ -325,6 +344,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     log_begin(c->log, c->policy, c->options.argv);
     if (host_probe_quick(&c->job.host, err) < 0)
         return -1;
+    c->job.host.cgroups.unread = cli_is_unread(c);
     if (!policy_has(c->policy, FIELD_CGROUP) &&
         policy_num(c->policy, FIELD_BACKEND) == BACKEND_NATIVE)
         host_scope_join(&c->job.host.cgroups);
@@ -336,6 +356,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     if ((c->is_source ? lang_start(c->lang, &c->source, &c->job, err) : run_start(&c->job, err)) <
         0)
         return -1;
+    cli_tell_unguarded(c);
     if (!c->done && cli_watch_signals(c, &signals, err) < 0)
         return -1;
     while (!c->done) {
@@ -511,6 +532,24 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
         cli_show_diagnostics(c);
         status = cli_report(c, failed ? c->job.supervised.err.hint : "");
     }
+    cli_done(c);
+    free(c);
+    return status;
+}
+
+int cli_run_refused(const struct cli_verb *verb, int argc, char **argv,
+                    const struct cordon_err *err)
+{
+    struct cordon_err ignored;
+    bool help;
+    struct run_cli *c = cli_new(NULL);
+    if (!c)
+        return cli_fail(err);
+    if (cli_parse(verb, argc, argv, &c->options, &help, &ignored) < 0)
+        c->json = cli_asks_json(argv);
+    else
+        (void)cli_run_environ(&c->options, &ignored);
+    int status = cli_refused(c, err);
     cli_done(c);
     free(c);
     return status;

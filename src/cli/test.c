@@ -254,13 +254,13 @@ static int test_run(int argc, char **argv)
     int status;
 
     t.in.data = &t;
-    if (cli_parse(&cli_verb_test, argc, argv, &t.options, &help, &err) < 0)
-        return cli_fail(&err);
-    if (help) {
+    if (cli_parse(&cli_verb_test, argc, argv, &t.options, &help, &err) < 0) {
+        status = cli_run_refused(&cli_verb_test, argc, argv, &err);
+    } else if (help) {
         status = cli_help_verb(&cli_verb_test);
     } else if (test_prepare(&t, argc, argv, &err) < 0) {
         policy_err_clean(&err);
-        status = cli_fail(&err);
+        status = cli_run_refused(&cli_verb_test, argc, argv, &err);
     } else {
         status = cli_run_in(&t.in, t.n_line, t.line);
     }

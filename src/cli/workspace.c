@@ -112,11 +112,23 @@ static void workspace_on_result(struct cli_run_in *in, struct run_job *job)
         result->workspace_id = r->ws->id;
 }
 
+/* Options in the place of the id are read all the same: how to answer may be among them. */
+static int workspace_refuse_run(const struct call *c, struct cordon_err *err)
+{
+    bool has_id = c->argc > 0 && c->argv[0][0] != '-';
+    policy_err_clean(err);
+    if (!has_id)
+        err_hint(err, "cordon workspace [--work-root DIR] run ID [options] -- CMD");
+    return cli_run_refused(&cli_verb_run, c->argc + !has_id, c->argv - !has_id, err);
+}
+
 static int workspace_do_run(struct call *c, int *ret_status, struct cordon_err *err)
 {
     struct workspace ws;
-    if (workspace_open_named(c, &ws, err) < 0)
-        return -1;
+    if (workspace_open_named(c, &ws, err) < 0) {
+        *ret_status = workspace_refuse_run(c, err);
+        return 0;
+    }
     struct run_in r = {.call = c, .ws = &ws};
     /* a tree of the task's own is changed only when the run is over, so that each run has its diff
      */
@@ -272,7 +284,11 @@ static int workspace_do_apply(struct call *c, struct cordon_err *err)
     if (r < 0 && (report.n_conflicts || report.n_refused)) {
         apply_list("conflict", report.conflicts, report.n_conflicts);
         apply_list("protected", report.refused, report.n_refused);
-        err_hint(err, "name the paths that are meant, or --force");
+        err_hint(
+            err,
+            report.n_barred
+                ? "a link or a file stands where a folder was: name that as well, or move it away"
+                : "name the paths that are meant, or --force");
     }
     struct cordon_err drop;
     if (report.applied > 0)
@@ -488,6 +504,7 @@ static int workspace_run(int argc, char **argv)
     options_done(&call.options);
     free(call.line);
     options_done(&outer);
+    policy_err_clean(&err);
     if (r < 0)
         return cli_fail(&err);
     return help ? cli_help_verb(&cli_verb_workspace) : status;

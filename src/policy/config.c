@@ -169,6 +169,8 @@ static enum field_id key_find(enum field_table table, const char *key)
 int config_unknown_key(struct config_reader *r, const struct toml_node *node, const char *table,
                        const struct fields_near *near, const char *elsewhere)
 {
+    if (str_eq(table, "sandbox.filesystem") && str_eq(node->key, "filesystem"))
+        return nodevalue_error(&r->ctx, node->key_pos, "inside [%s] the key is 'files'", table);
     if (elsewhere)
         return nodevalue_error(&r->ctx, node->key_pos,
                                "unknown key '%s' in [%s] (it belongs in [%s])", node->key, table,

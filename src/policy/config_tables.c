@@ -113,6 +113,7 @@ static int read_language(struct config_reader *r, struct policy_language *langua
                  {"compile", &language->compile, true},
                  {"run", &language->run, true},
                  {"version", &language->version, true}};
+    char shown[96];
 
     for (const struct toml_node *n = toml_first(table); n; n = n->next) {
         struct fields_near near = fields_near_start(n->key);
@@ -124,7 +125,8 @@ static int read_language(struct config_reader *r, struct policy_language *langua
                 return -1;
         } else if (i == ARRAY_SIZE(lists)) {
             fields_near_try(&near, "env");
-            return config_unknown_key(r, n, "languages", &near, NULL);
+            snprintf(shown, sizeof(shown), "languages.%s", language->name);
+            return config_unknown_key(r, n, shown, &near, NULL);
         } else if (nodevalue_strings(&r->ctx, n, lists[i].split, lists[i].list) < 0) {
             return -1;
         }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "base/err.h"
 #include "base/util.h"
@@ -66,6 +67,44 @@ static int follow_link(const struct config_source *from, int fd, const struct st
     return 0;
 }
 
+/* The folder of the user's own file and the path below it. */
+static const char *user_folder(char *const *environ, const char **ret_below)
+{
+    const char *folder = value_env(environ, "XDG_CONFIG_HOME", strlen("XDG_CONFIG_HOME"));
+    *ret_below = "";
+    /* The XDG rules: a relative path is to be ignored. */
+    if (folder && folder[0] == '/')
+        return folder;
+    *ret_below = "/.config";
+    return value_env(environ, "HOME", strlen("HOME"));
+}
+
+/* A HOME that was inherited from another user (su, setpriv, a service): it is a folder of somebody
+ * else's that keeps us out, so that nothing in it can be ours. One of our own that is closed may
+ * hold what we denied, and a variable that is for this only was set on purpose. */
+static bool is_in_foreign_home(const struct config_source *from)
+{
+    const char *below, *home = user_folder(from->environ, &below);
+    char path[PATH_MAX];
+    struct stat st, above = {0};
+    size_t len = home ? strlen(home) : 0;
+    if (from->source != FROM_USER || !home || !*below || strncmp(from->path, home, len) != 0 ||
+        len + strlen(below) >= sizeof(path) || stat("/", &above) < 0)
+        return false;
+    for (size_t i = 1; i <= len; i++) {
+        if (from->path[i] != '/' && from->path[i] != '\0')
+            continue;
+        memcpy(path, from->path, i);
+        path[i] = '\0';
+        if (stat(path, &st) == 0)
+            above = st;
+        else /* a link that is seen leads to a folder of which we do not know whose it is */
+            return lstat(path, &st) < 0 && errno == EACCES && above.st_uid != geteuid();
+    }
+    return above.st_uid != geteuid() && faccessat(AT_FDCWD, home, X_OK, AT_EACCESS) < 0 &&
+           errno == EACCES;
+}
+
 /* Where found links lead, or the path itself. Gives 1, 0 when there is no such file, or -1. */
 static int follow_found(const struct config_source *from, char target[static PATH_MAX],
                         struct cordon_err *err)
@@ -76,19 +115,20 @@ static int follow_found(const struct config_source *from, char target[static PAT
     memcpy(target, from->path, len + 1);
     for (int links = 0; links < DISCOVER_LINKS; links++) {
         _cleanup_close_ int fd = open(target, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+        int e = fd < 0 ? errno : 0;
         /* EACCES: a parent folder that the caller may not search; nothing there speaks for the
          * caller. */
-        if (fd < 0 && links == 0 &&
-            (errno == ENOENT || errno == ENOTDIR ||
-             (errno == EACCES && from->source == FROM_PROJECT)))
+        if (links == 0 &&
+            (e == ENOENT || e == ENOTDIR ||
+             (e == EACCES && (from->source == FROM_PROJECT || is_in_foreign_home(from)))))
             return 0;
         struct stat st;
         if (fd < 0 || fstat(fd, &st) < 0) {
-            bool is_foreign = errno == EACCES && from->source == FROM_USER;
-            refuse(err, from->name, errno, NULL);
-            return is_foreign ? err_hint(err, "HOME or XDG_CONFIG_HOME names a folder that this "
-                                              "user may not enter: set it to the user's own")
-                              : -1;
+            bool is_closed = e == EACCES && from->source == FROM_USER;
+            refuse(err, from->name, e ? e : errno, NULL);
+            return is_closed ? err_hint(err, "HOME or XDG_CONFIG_HOME names a folder that this "
+                                             "user may not enter: set it to the user's own")
+                             : -1;
         }
         if (!S_ISLNK(st.st_mode))
             return 1;
@@ -109,6 +149,8 @@ static int check_file(int fd, const struct config_source *from, const char *path
         return refuse(err, name, 0, "is a directory, not a file");
     if (S_ISFIFO(st.st_mode))
         return refuse(err, name, 0, "is a FIFO, not a file");
+    if (!found && S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3))
+        return 0; /* /dev/null: no file at all, and none is looked for */
     if (!S_ISREG(st.st_mode))
         return refuse(err, name, 0, "is not a regular file");
     if (found && !owner_is_trusted(&st)) {
@@ -190,13 +232,7 @@ int discover_user(const struct discover_where *where, struct config **ret_config
                   struct cordon_err *err)
 {
     char path[PATH_MAX];
-    const char *folder = value_env(where->environ, "XDG_CONFIG_HOME", strlen("XDG_CONFIG_HOME"));
-    const char *below = "";
-    /* The XDG rules: a relative path is to be ignored. */
-    if (!folder || folder[0] != '/') {
-        folder = value_env(where->environ, "HOME", strlen("HOME"));
-        below = "/.config";
-    }
+    const char *below, *folder = user_folder(where->environ, &below);
     struct config *config = NULL;
     if (folder && folder[0] == '/') {
         int n = snprintf(path, sizeof(path), "%s%s/cordon/config.toml", folder, below);

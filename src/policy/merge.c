@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/util.h"
+#include "policy/contradict.h"
 #include "policy/fields.h"
-#include "policy/nethost.h"
 #include "policy/netrule.h"
 
 enum { WRITTEN_MAX = 4 * 1024 * 1024 };
@@ -30,6 +30,8 @@ static const enum field_id network_lists[] = {
     FIELD_ALLOW_DOMAINS,
     FIELD_ALLOW_PATTERNS,
 };
+/* If set, these and nothing else. */
+static const enum field_id only_lists[] = {FIELD_ALLOWED_BINARIES, FIELD_ALLOWED_IMPORTS};
 
 void merge_next_layer(struct merge *merge)
 {
@@ -90,9 +92,10 @@ bool merge_note_denial(struct merge *merge, const struct assign *assign)
                 is_empty_list(assign))) {
         *denied = true;
     } else if (takes_away(assign)) {
-        /* lists grow by what a project adds, but for the one that is all there is: there, and in
+        /* lists grow by what a project adds, but for those that are all there is: there, and in
          * the place of a value, it would be less that is taken away */
-        if (!fields_is_list(field->type) || assign->id == FIELD_ALLOWED_BINARIES)
+        if (!fields_is_list(field->type) ||
+            is_one_of(assign->id, only_lists, ARRAY_SIZE(only_lists)))
             *denied = true;
     } else {
         return false;
@@ -236,7 +239,7 @@ int merge_apply(struct merge *merge, struct assign *assign, struct cordon_err *e
 /* ---- the whole --------------------------------------------------------------------------------
  */
 
-static int code_of(const struct origin *origin)
+int merge_code(const struct origin *origin)
 {
     return origin->source == FROM_COMMAND ? CORDON_ERR_USAGE : CORDON_ERR_CONFIG;
 }
@@ -264,17 +267,17 @@ int merge_check_broad(const struct merge *merge, struct cordon_err *err)
         const struct policy_value *v = &merge->policy->values[network_lists[f]];
         for (size_t i = 0; i < v->n_items; i++) {
             const struct origin *o = &v->items[i].origin;
-            if (o->layer == merge->layer && merge_refuse_broad(&v->items[i], code_of(o), err) < 0)
+            if (o->layer == merge->layer &&
+                merge_refuse_broad(&v->items[i], merge_code(o), err) < 0)
                 return -1;
         }
     }
     return 0;
 }
 
-/* The command's list of a user is not lengthened by the project it is used on. */
-static void finish_binaries(struct policy *p)
+/* Such a list of the user's is not lengthened by the project it is used on. */
+static void finish_only(struct policy_value *v)
 {
-    struct policy_value *v = &p->values[FIELD_ALLOWED_BINARIES];
     bool has_users = false;
     for (size_t i = 0; i < v->n_items; i++)
         has_users |= v->items[i].origin.source != FROM_PROJECT;
@@ -300,113 +303,11 @@ static int finish_virtual_fs(struct merge *m, struct cordon_err *err)
         const struct policy_item *item = &grant->items[0];
         policy_origin_place(&v->origin, a, sizeof(a));
         policy_origin_place(&item->origin, b, sizeof(b));
-        err_set(err, code_of(&item->origin), "policy", 0,
+        err_set(err, merge_code(&item->origin), "policy", 0,
                 "virtual_fs (%s) contradicts %s = %s (%s)", a, policy_fields[grants[g]].key,
                 item->written, b);
         return err_hint(err, "with virtual_fs the guest sees only mounts: --mount %s:%s",
                         item->text, item->text);
-    }
-    return 0;
-}
-
-/* Nothing is checked there: what was to be denied or counted would not be. */
-static int finish_host_contradiction(const struct policy *p, enum field_id id,
-                                     struct cordon_err *err)
-{
-    const struct policy_value *v = &p->values[FIELD_NETWORK], *other = &p->values[id];
-    const struct policy_item *item = other->n_items > 0 ? &other->items[0] : NULL;
-    const struct origin *by = item ? &item->origin : &other->origin;
-    bool is_set =
-        fields_is_list(policy_fields[id].type) ? item != NULL : other->set && other->num > 0;
-    char a[512], b[512];
-    if (!is_set || by->source == FROM_BUILTIN)
-        return 0;
-    policy_origin_place(&v->origin, a, sizeof(a));
-    policy_origin_place(by, b, sizeof(b));
-    err_set(err, code_of(&v->origin), "policy", 0, "network host (%s) contradicts %s%s%s (%s)", a,
-            policy_fields[id].key, item ? " = " : "", item ? item->written : "", b);
-    return err_hint(err, "nothing is checked on the host's own network: leave one of them out");
-}
-
-static int finish_host_network(const struct policy *p, struct cordon_err *err)
-{
-    static const enum field_id checked[] = {FIELD_DENY_NETWORK, FIELD_BLOCK_INTERNAL,
-                                            FIELD_MAX_CONNECTIONS, FIELD_MAX_TRAFFIC};
-    const struct policy_value *v = &p->values[FIELD_NETWORK];
-    if (v->num != NETWORK_HOST)
-        return 0;
-    for (size_t i = 0; i < ARRAY_SIZE(checked); i++)
-        if (finish_host_contradiction(p, checked[i], err) < 0)
-            return -1;
-    if (policy_bool(p, FIELD_UNSAFE_HOST_NETWORK))
-        return 0;
-    char where[512];
-    policy_origin_place(&v->origin, where, sizeof(where));
-    return err_set(err, code_of(&v->origin), "policy", 0,
-                   "%s: network host needs --unsafe-host-network: the guest would share every "
-                   "service of this host",
-                   where);
-}
-
-/* `none` takes away what weaker layers grant; who grants in the same breath means one of the two.
- */
-static int finish_no_network(const struct policy *p, struct cordon_err *err)
-{
-    static const enum field_id grants[] = {FIELD_ALLOW_NETWORK, FIELD_ALLOW_DOMAINS,
-                                           FIELD_ALLOW_PATTERNS, FIELD_ALLOW_HOST_PORT,
-                                           FIELD_PUBLISH};
-    const struct policy_value *v = &p->values[FIELD_NETWORK];
-    if (!v->set || v->num != NETWORK_NONE || v->origin.source == FROM_BUILTIN)
-        return 0;
-    for (size_t g = 0; g < ARRAY_SIZE(grants); g++) {
-        const struct policy_value *grant = &p->values[grants[g]];
-        const struct policy_item *item = NULL;
-        for (size_t i = 0; i < grant->n_items && !item; i++)
-            if (grant->items[i].origin.layer == v->origin.layer)
-                item = &grant->items[i];
-        bool is_all = grant->set && grant->num == 1 && grant->origin.layer == v->origin.layer;
-        if (!item && !is_all)
-            continue;
-        char a[512], b[512];
-        policy_origin_place(&v->origin, a, sizeof(a));
-        policy_origin_place(item ? &item->origin : &grant->origin, b, sizeof(b));
-        err_set(err, code_of(&v->origin), "policy", 0, "network none (%s) contradicts %s = %s (%s)",
-                a, policy_fields[grants[g]].key, item ? item->written : "true", b);
-        return err_hint(
-            err, "leave network out; --allow-network=false before the list drops what files grant");
-    }
-    return 0;
-}
-
-/* Whom the broker talks to in the place of a host: a project cannot name one that others denied. */
-static int finish_detour(const struct policy *p, enum field_id id, struct cordon_err *err)
-{
-    const struct policy_value *v = &p->values[id], *denied = &p->values[FIELD_DENY_NETWORK];
-    struct nethost host;
-    uint16_t port;
-    if (!v->set || !v->text || v->origin.source != FROM_PROJECT)
-        return 0;
-    const char *text = v->text, *at = strstr(text, "://");
-    text = at ? at + 3 : text;
-    at = strrchr(text, '@');
-    text = at ? at + 1 : text;
-    if (id == FIELD_DNS ? !(host.is_addr = netrule_parse_addr(text, host.addr))
-                        : !nethost_parse_written(text, strcspn(text, "/"), &host, &port))
-        return 0; /* an error of its own, later */
-    for (size_t i = 0; i < denied->n_items; i++) {
-        const struct policy_item *item = &denied->items[i];
-        struct netrule rule;
-        char why[NETRULE_WHY_MAX], where[512], by[512];
-        if (item->origin.source == FROM_PROJECT || netrule_parse(item->text, &rule, why) < 0 ||
-            !(host.is_addr ? netrule_matches_addr(&rule, host.addr)
-                           : netrule_matches_name(&rule, host.name)))
-            continue;
-        policy_origin_place(&v->origin, where, sizeof(where));
-        policy_origin_place(&item->origin, by, sizeof(by));
-        err_set(err, CORDON_ERR_CONFIG, "policy", 0, "%s: %s is denied by '%s' (%s)", where,
-                policy_fields[id].key, item->written, by);
-        return err_hint(err, "take %s out, or name it outside the project: --%s",
-                        policy_fields[id].key, policy_fields[id].flag);
     }
     return 0;
 }
@@ -485,11 +386,10 @@ static int finish_list(struct policy_value *v, struct cordon_err *err)
 int merge_finish(struct merge *merge, const char *cwd, struct cordon_err *err)
 {
     struct policy *p = merge->policy;
-    finish_binaries(p);
-    if (finish_virtual_fs(merge, err) < 0 || finish_host_network(p, err) < 0 ||
-        finish_no_network(p, err) < 0 || finish_detour(p, FIELD_HTTP_PROXY, err) < 0 ||
-        finish_detour(p, FIELD_DNS, err) < 0 || finish_scratch(merge, err) < 0 ||
-        finish_workspace(merge, cwd, err) < 0)
+    for (size_t i = 0; i < ARRAY_SIZE(only_lists); i++)
+        finish_only(&p->values[only_lists[i]]);
+    if (finish_virtual_fs(merge, err) < 0 || contradict_check(p, err) < 0 ||
+        finish_scratch(merge, err) < 0 || finish_workspace(merge, cwd, err) < 0)
         return -1;
     for (size_t id = 0; id < FIELD_COUNT_; id++) {
         struct policy_value *v = &p->values[id];

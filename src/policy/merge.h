@@ -28,4 +28,7 @@ int merge_check_broad(const struct merge *merge, struct cordon_err *err);
 /* The same for one item; code for the error. */
 int merge_refuse_broad(const struct policy_item *item, int code, struct cordon_err *err);
 
+/* Of an error whose cause was said there: usage on the command line, else configuration. */
+int merge_code(const struct origin *origin);
+
 #endif

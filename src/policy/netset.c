@@ -240,11 +240,12 @@ static const struct netset_rule *find_allow(const struct netset *set, const stru
     return found;
 }
 
+static const uint8_t host4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
+static const uint8_t host6[16] = {[15] = 1};
+
 /* What is denied under one of its names or addresses is denied. */
 static const struct netset_rule *find_host_deny(const struct netset *set, const struct target *t)
 {
-    static const uint8_t host4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
-    static const uint8_t host6[16] = {[15] = 1};
     const uint8_t *const addrs[] = {NULL, NULL, host4, host6};
     const struct netset_rule *deny = NULL;
     for (size_t i = 0; i < ARRAY_SIZE(addrs) && !deny; i++) {
@@ -256,7 +257,19 @@ static const struct netset_rule *find_host_deny(const struct netset *set, const 
     return deny;
 }
 
-/* host.cordon: opened by port, or by a rule that says localhost. */
+/* A rule for addresses that are the host's own, and for no others: to name everything is not to
+ * name this. */
+static bool is_for_host(const struct netrule *rule)
+{
+    static const uint8_t loopback4[16] = {[10] = 0xff, [11] = 0xff, [12] = 127};
+    if (rule->kind != NETRULE_ADDRESS)
+        return str_eq(rule->host, "localhost") || str_eq(rule->host, NETSET_HOST_NAME);
+    return (rule->prefix_len >= 96 + 8 && netrule_prefix_equal(rule->addr, loopback4, 96 + 8) &&
+            netrule_prefix_equal(rule->addr, host4, rule->prefix_len)) ||
+           (rule->prefix_len == 128 && netrule_prefix_equal(rule->addr, host6, 128));
+}
+
+/* host.cordon: opened by port, or by a rule that says localhost, that name, or an address of it. */
 static struct netset_verdict host_name(const struct netset *set, const struct target *t)
 {
     const struct netset_rule *deny = find_host_deny(set, t), *by = NULL;
@@ -264,18 +277,21 @@ static struct netset_verdict host_name(const struct netset *set, const struct ta
         if (t->port == 0 || (t->proto == NETRULE_TCP && set->host_ports[i].rule.port == t->port))
             by = &set->host_ports[i];
     }
-    for (size_t i = 0; i < set->n_allow && !by; i++) {
-        const struct netrule *rule = &set->allow[i].rule;
-        if (rule->kind == NETRULE_NAME && str_eq(rule->host, "localhost") &&
-            port_allowed(set, rule, t))
-            by = &set->allow[i];
-    }
+    /* whatever their order, one with a name comes first: it means every address of the host */
+    static const enum netrule_kind kinds[] = {NETRULE_NAME, NETRULE_ADDRESS};
+    for (size_t k = 0; k < ARRAY_SIZE(kinds) && !by; k++)
+        for (size_t i = 0; i < set->n_allow && !by; i++) {
+            const struct netrule *rule = &set->allow[i].rule;
+            if (rule->kind == kinds[k] && is_for_host(rule) && port_allowed(set, rule, t))
+                by = &set->allow[i];
+        }
     if (deny)
         return verdict(false, deny);
     if (!by)
         return by_default();
     struct netset_verdict v = verdict(true, by);
     v.host_loopback = v.names_internal = true;
+    v.host_by_addr = by->rule.kind == NETRULE_ADDRESS;
     return v;
 }
 
@@ -332,7 +348,7 @@ struct netset_verdict netset_dial(const struct netset *set, const struct netset_
     if (deny)
         return verdict(false, deny);
     if (first->host_loopback) {
-        bool own = netset_is_loopback(addr);
+        bool own = netset_is_loopback(addr) && (!first->host_by_addr || find_allow(set, &t));
         return own ? *first : by_default();
     }
     if (first->names_internal || may_reach(set, NULL, addr))

@@ -33,6 +33,7 @@ struct netset {
 struct netset_verdict {
     bool allowed;
     bool host_loopback;  /* dial the host's loopback, whatever the name resolves to */
+    bool host_by_addr;   /* of it only what a rule for addresses allows */
     bool names_internal; /* the rule may lead to an internal address */
     const char *rule;    /* "default", or the text of a rule; lives as long as the set */
     const char *origin;  /* "" for what holds in any case */

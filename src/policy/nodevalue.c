@@ -53,10 +53,16 @@ static const char *accepted(enum field_type type)
     return "something else";
 }
 
+/* As it was written: [test] has names of its own for some. */
+static const char *key_of(enum field_id id, const struct toml_node *node)
+{
+    return node->key && !fields_is_list(policy_fields[id].type) ? node->key : policy_fields[id].key;
+}
+
 static int wrong_type(const struct value_ctx *ctx, enum field_id id, const struct toml_node *node,
                       const char *what)
 {
-    return nodevalue_error(ctx, node->pos, "%s must be %s, not %s", policy_fields[id].key, what,
+    return nodevalue_error(ctx, node->pos, "%s must be %s, not %s", key_of(id, node), what,
                            toml_type_name(node->type));
 }
 
@@ -91,7 +97,7 @@ static struct value_ctx at_node(const struct value_ctx *ctx, enum field_id id,
 {
     struct value_ctx at = *ctx;
     snprintf(where, WHERE_MAX, "%s:%u:%u: %s", ctx->origin.name, node->pos.line, node->pos.column,
-             policy_fields[id].key);
+             key_of(id, node));
     at.where = where;
     at.origin.line = node->pos.line;
     at.origin.column = node->pos.column;
@@ -109,8 +115,7 @@ static int read_scalar(const struct value_ctx *ctx, struct assign *a, const stru
     struct value_ctx at = at_node(ctx, a->id, node, where);
     const char *text = node_text(node, number);
     if (!text)
-        return nodevalue_error(ctx, node->pos, "%s holds a NUL character",
-                               policy_fields[a->id].key);
+        return nodevalue_error(ctx, node->pos, "%s holds a NUL character", key_of(a->id, node));
     if (value_set_scalar(&at, a, text) < 0)
         return -1;
     return value_finish(&at, a, text);

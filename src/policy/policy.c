@@ -1,6 +1,9 @@
 /* Memory of a policy: values, items, origins. Pure data, owned by whoever resolved it. */
 #include "policy/policy.h"
 
+#include <limits.h>
+
+#include "base/err.h"
 #include "base/util.h"
 #include "policy/config.h"
 #include "policy/nodevalue.h"
@@ -74,6 +77,15 @@ void policy_origin_place(const struct origin *origin, char *ret_text, size_t siz
         snprintf(ret_text, size, "%s:%u:%u", origin->name, origin->line, origin->column);
     else
         policy_origin_text(origin, ret_text, size);
+}
+
+int policy_err_place(const struct origin *origin, struct cordon_err *err)
+{
+    char where[PATH_MAX + 32];
+    if (!err || err->code != CORDON_ERR_CONFIG)
+        return -1;
+    policy_origin_place(origin, where, sizeof(where));
+    return err_prefix(err, "%s", where);
 }
 
 void policy_err_clean(struct cordon_err *err)

@@ -133,6 +133,8 @@ void policy_free(struct policy *policy);
 void policy_origin_text(const struct origin *origin, char *ret_text, size_t size);
 /* The same for errors: with the column. */
 void policy_origin_place(const struct origin *origin, char *ret_text, size_t size);
+/* Puts that place before a configuration error that is found after the reading; returns -1. */
+int policy_err_place(const struct origin *origin, struct cordon_err *err);
 
 static inline bool policy_has(const struct policy *p, enum field_id id)
 {

@@ -345,13 +345,19 @@ static int apply_ref(struct resolver *r, const struct profile_ref *ref)
     return apply_scope(r, &ref->profile->scope);
 }
 
-static const char *chosen_profile(const struct resolver *r)
+/* And where it was chosen, for errors: a variable says nothing of itself. */
+static const char *chosen_profile(const struct resolver *r, const char **ret_where)
 {
+    static const char *const variables[][2] = {{"CORDON_PROFILE", "CORDON_PROFILE: "},
+                                               {"CORDON_SANDBOX", "CORDON_SANDBOX: "}};
+    const char *name = NULL;
+    *ret_where = "";
     if (r->in->profile)
         return r->in->profile;
-    const char *name = value_env(r->in->environ, "CORDON_PROFILE", strlen("CORDON_PROFILE"));
-    if (!name)
-        name = value_env(r->in->environ, "CORDON_SANDBOX", strlen("CORDON_SANDBOX"));
+    for (size_t i = 0; !name && i < ARRAY_SIZE(variables); i++) {
+        *ret_where = variables[i][1];
+        name = value_env(r->in->environ, variables[i][0], strlen(variables[i][0]));
+    }
     if (name && str_eq(name, "true"))
         name = NULL; /* as the bare --sandbox: what there is anyway */
     for (size_t f = 0; !name && r->in->test && f < RESOLVE_N_FILES; f++)
@@ -362,14 +368,14 @@ static const char *chosen_profile(const struct resolver *r)
 static int apply_profile(struct resolver *r)
 {
     struct profile_ref ref;
-    const char *name = chosen_profile(r);
+    const char *where, *name = chosen_profile(r, &where);
     r->merge.policy->profile = strdup(name ? name : "default");
     if (!r->merge.policy->profile)
         return err_nomem(r->err, "policy");
     if (!name)
         return 0;
     if (!find_profile(r, name, 0, &ref))
-        return unknown_profile(r, "", name);
+        return unknown_profile(r, where, name);
     return apply_ref(r, &ref);
 }
 

@@ -223,6 +223,9 @@ int why_path(const struct policy *policy, const char *path, bool write, struct w
         why_granted(policy, &shown, full, write, ret_why);
     else
         why_built_in(policy, full, write, ret_why);
+    if (*path != '/' && !w->set)
+        ret_why->note = "a relative path is the guest's own, below its working directory; give "
+                        "the whole path of a file of the host";
     return 0;
 }
 

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -97,15 +98,15 @@ static int files_open_outputs(struct run_job *job, struct cordon_err *err)
     f->targets = malloc(v->n_items * sizeof(*f->targets));
     if (!f->targets)
         return err_nomem(err, "output");
-    for (; f->n_targets < v->n_items; f->n_targets++) {
-        const char *text = v->items[f->n_targets].text;
-        struct collect_target *t = &f->targets[f->n_targets];
+    for (size_t i = 0; i < v->n_items; i++, f->n_targets++) {
+        const char *text = v->items[i].text;
+        struct collect_target *t = &f->targets[i];
         int fd = files_output_fd(text);
         *t = COLLECT_TARGET_NONE;
         if (fd >= 0 ? files_check_descriptor(job, fd, text, err) < 0
                     : collect_target_open(t, strrchr(text, '=') + 1, err) < 0) {
             files_close_outputs(f); /* who tries again looks at all of them again */
-            return -1;
+            return policy_err_place(&v->items[i].origin, err);
         }
     }
     return 0;
@@ -128,21 +129,32 @@ static void files_ask_host(struct run_job *job)
              strerror(WEXITSTATUS(status)));
 }
 
-/* A folder that cannot be one is the fault of whoever named it. */
-static int files_blame(const struct run_job *job, struct cordon_err *err)
+/* The backend opens them by its plan, which no longer knows who named them. */
+static int files_look_at_sources(const struct run_job *job, struct cordon_err *err)
 {
-    char where[PATH_MAX + 32];
-    if (err->code != CORDON_ERR_CONFIG)
-        return -1;
-    policy_origin_place(&policy_value(job->policy, FIELD_WORKSPACE)->origin, where, sizeof(where));
-    return err_prefix(err, "%s", where);
+    const struct policy_value *v = policy_value(job->policy, FIELD_FILES);
+    for (size_t i = 0; i < v->n_items; i++) {
+        const struct policy_item *item = &v->items[i];
+        struct stat st;
+        if (!item->extra)
+            continue;
+        if (faccessat(AT_FDCWD, item->extra, R_OK, AT_EACCESS) < 0 || stat(item->extra, &st) < 0)
+            err_set(err, CORDON_ERR_CONFIG, "files", errno, "file %s: %s", item->text, item->extra);
+        else if (!S_ISREG(st.st_mode))
+            err_set(err, CORDON_ERR_CONFIG, "files", 0, "file %s: %s is not a regular file",
+                    item->text, item->extra);
+        else
+            continue;
+        return policy_err_place(&item->origin, err);
+    }
+    return 0;
 }
 
 int files_begin(struct run_job *job, struct cordon_err *err)
 {
     struct run_files *f = &job->files_changed;
-    if (files_open_outputs(job, err) < 0 || files_watch(job, err) < 0 ||
-        (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
+    if (files_look_at_sources(job, err) < 0 || files_open_outputs(job, err) < 0 ||
+        files_watch(job, err) < 0 || (!f->note && reach_note_begin(job->policy, &f->note, err) < 0))
         return -1;
     if (f->workspace && (f->workspace->wants_copy || f->workspace->wants_look))
         return files_copy_begin(job, err);
@@ -165,7 +177,7 @@ int files_begin(struct run_job *job, struct cordon_err *err)
                     ? workspace_new(root.data, NULL, base, &job->own_workspace, err)
                     : workspace_temp(base, &job->own_workspace, err);
         if (r < 0)
-            return files_blame(job, err);
+            return policy_err_place(&policy_value(job->policy, FIELD_WORKSPACE)->origin, err);
         f->workspace = &job->own_workspace;
     }
     int r = workspace_prepare(f->workspace, err);

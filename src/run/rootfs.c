@@ -254,11 +254,6 @@ int rootfs_resolve(const struct policy *policy, const char *cwd, char **ret_dir,
         return 0;
     if (rootfs_find(policy, cwd, ret_dir, err) == 0)
         return 0;
-    if (err->code == CORDON_ERR_CONFIG) {
-        char where[512];
-        policy_origin_place(&policy_value(policy, is_folder ? FIELD_ROOTFS : FIELD_IMAGE)->origin,
-                            where, sizeof(where));
-        err_prefix(err, "%s", where);
-    }
-    return -1;
+    return policy_err_place(&policy_value(policy, is_folder ? FIELD_ROOTFS : FIELD_IMAGE)->origin,
+                            err);
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import resource
 import subprocess
 import time
@@ -128,6 +129,31 @@ def test_time_limit_message_repeats_the_value(value):
     r = run(f"--time-limit={value}", "--", "/bin/sleep", "20", as_json=False)
     assert r.code == 124
     assert r.log_text == f"Error: Execution exceeded time limit ({value})\n"
+
+
+def test_messages_have_lines_of_their_own():
+    """However the guest left its last one; and nothing is added where there is nothing to say."""
+    line = "Error: Execution exceeded time limit (400ms)\n"
+    for text, shown in (("partial", "partial\n"), ("whole\\n", "whole\n"), ("", "")):
+        r = run("--time-limit=400ms", "--", "/bin/sh", "-c", f"printf '{text}' >&2; exec sleep 20", as_json=False)
+        assert r.log_text == shown + line, r
+    assert run("--", "/bin/sh", "-c", "printf partial >&2", as_json=False).log_text == "partial"
+    r = run("--max-output=3", "--", "/bin/sh", "-c", "printf partial >&2", as_json=False)
+    assert r.log_text == "par\nWarning: standard error was cut at 3 (--max-output)\n"
+    r = run("--log=verbose", "--", "/bin/sh", "-c", "printf partial >&2", as_json=False)
+    assert "\npartial\n[SANDBOX] CPU time:" in r.log_text
+
+
+@pytest.mark.parametrize("cap,passed", [(1, b"a"), (2, b"a"), (3, b"a"), (4, b"a"), (5, b"a\xf0\x9f\x98\x80"), (6, b"a\xf0\x9f\x98\x80b")])
+def test_a_character_is_passed_on_whole_or_not_at_all(cap, passed):
+    r = run(f"--max-output={cap}", "--", "/usr/bin/printf", r"a\xf0\x9f\x98\x80bc", as_json=False)
+    assert r.raw == passed
+    assert run(f"--max-output={cap}", "--", "/usr/bin/printf", r"a\xf0\x9f\x98\x80bc").stream("stdout") == passed
+
+
+def test_bytes_that_are_no_text_are_passed_on_up_to_the_cap():
+    r = run("--max-output=3", "--", "/usr/bin/printf", r"\xff\xf0\x80\x80\x80", as_json=False)
+    assert r.raw == b"\xff\xf0\x80"
 
 
 @pytest.mark.parametrize("value", ["16M", "16m", "16384K", "16777216"])
@@ -664,16 +690,39 @@ def test_quiet_log():
     assert (r.code, r.log) == (124, b"")
 
 
-def test_a_home_of_somebody_else_is_told(shared):
-    (shared / "home").mkdir(mode=0o700)
+def test_a_home_of_somebody_else_holds_no_file_of_ours(shared):
+    """As after su or setpriv without a new HOME. What is our own and closed is an error: there may be denials in it."""
+    home = shared / "home"
+    (home / "way").mkdir(parents=True)
     drop = ["/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    if not drop:
-        os.chmod(shared / "home", 0)
-    env = {**host_env(), "HOME": str(shared / "home")}
-    env.pop("XDG_CONFIG_HOME", None)
-    done = subprocess.run([*drop, CORDON, "run", "--", "/bin/true"], capture_output=True, text=True, env=env, cwd="/", timeout=30, check=False)
-    os.chmod(shared / "home", 0o700)
-    assert done.returncode == 78 and "Permission denied\nHint: HOME " in done.stderr, done
+
+    def code(says="", **variables):
+        env = {k: v for k, v in host_env().items() if k not in ("HOME", "XDG_CONFIG_HOME")}
+        done = subprocess.run([*drop, CORDON, "run", "--", "/bin/echo", "hi"], capture_output=True, text=True, env={**env, **variables},
+                              cwd="/", timeout=30, check=False)
+        assert says in done.stderr and (done.stdout == "hi\n") == (done.returncode == 0), done
+        return done.returncode
+
+    told = "config.toml: Permission denied\nHint: HOME "
+    foreign = shared / "foreign" if drop else pathlib.Path("/root")
+    if drop:
+        foreign.mkdir(mode=0o700)
+    elif foreign.stat().st_mode & 0o077:
+        pytest.skip("needs a folder of another user's that is closed")
+    assert code(HOME=str(foreign)) == 0
+    assert code(told, HOME="/home/nobody", XDG_CONFIG_HOME=str(foreign)) == 78, "it was named for this"
+    os.symlink(foreign / "home", shared / "link")
+    assert code(told, HOME=str(shared / "link")) == 78, "whose folder refuses is not known"
+    for folder in (home, home / "way"):
+        if drop:
+            os.chown(folder, 65534, 65534)
+        os.chmod(folder, 0)
+        assert code(told, HOME=str(home / "way")) == 78, "our own"
+        os.chmod(folder, 0o755)
+    assert code(HOME=str(home / "way")) == 0
+    if drop:
+        (home / "way" / ".config").mkdir(mode=0o700)
+        assert code("Permission denied", HOME=str(home / "way")) == 78, "the home is ours, whoever closed a folder in it"
 
 
 def test_works_from_a_folder_that_is_gone(shared):

@@ -480,7 +480,7 @@ def test_verbose_log_letter_by_letter(shared):
     data = json.loads(result.read_text())
     cpu = data["cpu_user_ms"] + data["cpu_sys_ms"]
     peak = data["peak_memory_bytes"]
-    size = f"{peak / 1024:.1f}K" if peak < 1 << 20 else f"{peak / (1 << 20):.1f}M"
+    size = f"{peak / (1 << 20):.1f}M"
     assert lines[6:] == [f"CPU time: {cpu / 1000:.3f}s ({cpu / 500:.1f}%)", f"Memory: {size} ({peak * 100 / (100 << 20):.0f}%)",
                          "Exit: 0"]
 
@@ -598,3 +598,27 @@ def test_a_line_of_run_with_a_file_can_be_explained(tmp_path):
     assert missing.returncode == 64 and "missing.py" in missing.stderr
     unknown = cordon("explain", "--language", "klingon", source)
     assert unknown.returncode == 64 and "klingon" in unknown.stderr
+
+
+def test_relative_paths(shared):
+    """What is there is the host's, as for options that grant and deny; else it is the guest's own, and that is said."""
+    (shared / "secret.txt").write_text("x")
+    (shared / "d").mkdir()
+    (shared / "d" / "in.x").write_text("x")
+    for path in ("secret.txt", "./secret.txt", "../" + shared.name + "/secret.txt"):
+        assert explain("--path", path, cwd=shared).stdout == "refused by default\n"
+    assert explain("--path", "d/in.x", "--allow-read", "d", cwd=shared).stdout.startswith("allowed by allow_read = d")
+    assert explain("--path", "d/in.x", "--allow-read", "d", "--deny", "d/*.x", cwd=shared).stdout.startswith("refused by deny")
+    assert explain("--path", "secret.txt", "--workspace", ".:ro", cwd=shared).stdout.startswith("allowed by workspace")
+    done = explain("--path", "new.txt", cwd=shared)
+    assert done.stdout.startswith(("allowed by private /home/sandbox", "allowed by tier landlock, rw ")), done
+    assert "relative path is the guest's own" in done.stderr
+    assert explain("--path", shared / "secret.txt", cwd=shared).stdout == "refused by default\n"
+
+
+def test_no_file_at_all(shared):
+    """/dev/null in the place of a project's file; no other device is one."""
+    (shared / "cordon.toml").write_text("[sandbox]\ntime_limit = '7s'\n")
+    assert "7s" in explain(cwd=shared).stdout
+    assert "7s" not in explain("--config", "/dev/null", cwd=shared).stdout
+    assert "not a regular file" in explain("--config", "/dev/zero", cwd=shared, code=78).stderr
