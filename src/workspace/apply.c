@@ -55,6 +55,40 @@ static int apply_check_paths(const struct tree_changes *changes, const struct ap
     return 0;
 }
 
+static bool apply_removes(const struct tree_changes *changes, const struct apply_options *o,
+                          const char *path)
+{
+    for (size_t i = 0; i < changes->n; i++)
+        if (changes->list[i].new.type == TREE_ABSENT && str_eq(changes->list[i].path, path))
+            return apply_is_chosen(o, path);
+    return false;
+}
+
+static bool apply_is_barred(int e)
+{
+    return e == ELOOP || e == ENOTDIR;
+}
+
+/* Does a link or a file of the host's stand where a folder on the way to it was? Not one that goes
+ * with this apply, because the guest put a folder in its place. */
+static bool apply_has_bar(const struct workspace *ws, const struct tree_changes *changes,
+                          const struct apply_options *o, const char *path)
+{
+    char part[TREE_PATH_MAX + 1];
+    const char *slash = strrchr(path, '/');
+    size_t len = slash ? (size_t)(slash - path) : 0;
+    for (size_t i = 1; i <= len; i++) {
+        if (path[i] != '/')
+            continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        _cleanup_close_ int dir = tree_open_dir(ws->base_fd, part);
+        if (dir < 0 && apply_is_barred(errno))
+            return !apply_removes(changes, o, part);
+    }
+    return false;
+}
+
 static int apply_decide(const struct workspace *ws, const struct tree_changes *changes,
                         const struct base_notes *notes, const struct apply_options *o,
                         struct apply_report *report, struct cordon_err *err)
@@ -63,13 +97,15 @@ static int apply_decide(const struct workspace *ws, const struct tree_changes *c
     report->refused = calloc(changes->n + 1, sizeof(char *));
     if (!report->conflicts || !report->refused)
         return err_nomem(err, "apply");
-    for (size_t i = 0; !o->force && i < changes->n; i++) {
+    for (size_t i = 0; i < changes->n; i++) {
         const struct tree_change *c = &changes->list[i];
         if (!apply_is_chosen(o, c->path))
             continue;
-        if (notes && base_has_moved(ws, notes, c->path))
+        bool is_barred = !c->is_elsewhere && apply_has_bar(ws, changes, o, c->path);
+        report->n_barred += is_barred;
+        if (is_barred || (!o->force && notes && base_has_moved(ws, notes, c->path)))
             report->conflicts[report->n_conflicts++] = c->path;
-        else if (c->is_protected && !apply_is_named(o, c->path))
+        else if (!o->force && c->is_protected && !apply_is_named(o, c->path))
             report->refused[report->n_refused++] = c->path;
     }
     if (report->n_conflicts)
@@ -162,9 +198,10 @@ static int apply_pass(const struct workspace *ws, const struct tree_changes *cha
             report->skipped++;
             continue;
         }
-        if (apply_one(ws, c) < 0)
-            return err_set(err, CORDON_ERR_INTERNAL, "apply", errno,
-                           "%s (%zu paths were applied before it)", c->path, report->applied);
+        if (apply_one(ws, c) < 0) /* barred: only since it was decided */
+            return err_set(err, apply_is_barred(errno) ? CORDON_ERR_REJECTED : CORDON_ERR_INTERNAL,
+                           "apply", errno, "%s (%zu paths were applied before it)", c->path,
+                           report->applied);
         report->applied++;
         if (notes && base_renew(ws, notes, c->path, err) < 0)
             return -1;

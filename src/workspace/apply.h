@@ -16,6 +16,7 @@ struct apply_report {
     size_t applied, skipped; /* skipped: special files */
     const char **conflicts;  /* moved on the host since; borrowed from the changes */
     size_t n_conflicts;
+    size_t n_barred; /* of these: below a link or a file of the host's, which force does not pass */
     const char **refused; /* protected, and neither named outright nor forced */
     size_t n_refused;
 };

@@ -158,6 +158,9 @@ static int workspace_open_root(struct workspace *ws, const char *root, bool make
     ws->place_fd = tree_open_own(root, WORKSPACE_ROOT, make ? TREE_MAKE : 0, 0700);
     if (ws->place_fd < 0) {
         int e = errno;
+        if (e == ENOENT && !make)
+            return err_set(err, CORDON_ERR_USAGE, "workspace", 0, "no workspace %s in %s", ws->id,
+                           root);
         err_set(err, CORDON_ERR_USAGE, "workspace", e, "%s", root);
         return e == ELOOP ? err_hint(err, "it is a link, which a guest may have left; name the "
                                           "folder that is meant with --work-root")
@@ -288,7 +291,8 @@ int workspace_open(const char *root, const char *id, struct workspace *ret_ws,
     struct workspace ws;
     workspace_init(&ws);
     if (!workspace_is_id(id))
-        return err_set(err, CORDON_ERR_USAGE, "workspace", 0, "not an id of a workspace");
+        return err_set(err, CORDON_ERR_USAGE, "workspace", 0,
+                       "'%.100s' is not an id of a workspace", id);
     snprintf(ws.id, sizeof(ws.id), "%s", id);
     if (workspace_open_root(&ws, root, false, err) < 0 || workspace_open_state(&ws, err) < 0) {
         workspace_close(&ws);

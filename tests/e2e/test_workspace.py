@@ -358,6 +358,39 @@ def test_apply_refuses_what_moved_underneath(project, shared):
     ws("rm", ident, cwd=shared)
 
 
+@pytest.mark.parametrize("what", ["link", "file"])
+def test_apply_follows_nothing_that_the_host_put_in_the_way(project, shared, what):
+    (shared / "away").mkdir()
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "mkdir way; echo guest > way/new; echo guest > sub/new; echo guest > first", shared)
+    shutil.rmtree(project / "sub")
+    for name in ("way", "sub"):
+        os.symlink(shared / "away", project / name) if what == "link" else (project / name).write_text("host\n")
+    done = ws("apply", ident, cwd=shared, code=77)
+    assert "conflict: sub\nconflict: way\n" in done.stderr and "--force" in done.stderr, done.stderr
+    for words in (["way/new", "first"], ["sub/new", "way/new", "first", "--force"]):  # force is for what is named
+        done = ws("apply", ident, *words, cwd=shared, code=77)
+        assert "conflict: way/new\n" in done.stderr and ("conflict: sub/new\n" in done.stderr) == ("sub/new" in words), done.stderr
+        assert "Hint: a link or a file stands where a folder was" in done.stderr and "conflict: first" not in done.stderr
+    assert not (project / "first").exists() and os.listdir(shared / "away") == []
+    ws("apply", ident, "first", cwd=shared)
+    (project / "way").unlink()
+    ws("apply", ident, "way/new", cwd=shared)
+    ws("apply", ident, "--force", cwd=shared)
+    assert (project / "way/new").read_text() == (project / "sub/new").read_text() == "guest\n" and os.listdir(shared / "away") == []
+    ws("rm", ident, cwd=shared)
+
+
+def test_a_folder_takes_the_place_of_a_file_or_a_link(project, shared):
+    """What stands in the way goes with the same apply: no conflict."""
+    ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
+    ws_run(ident, "rm link gone.txt; mkdir -p link/deep gone.txt; echo guest > link/deep/f; echo guest > gone.txt/f", shared)
+    assert "conflict: link/deep/f" in ws("apply", ident, "link/deep", cwd=shared, code=77).stderr, "its part alone"
+    ws("apply", ident, cwd=shared)
+    assert (project / "link/deep/f").read_text() == (project / "gone.txt/f").read_text() == "guest\n"
+    ws("rm", ident, cwd=shared)
+
+
 def test_apply_notices_a_deletion_on_the_host(project, shared):
     ident = ws("new", "--from", str(project), cwd=shared).stdout.split()[-1]
     ws_run(ident, "echo guest >> a.txt", shared)
