@@ -216,8 +216,9 @@ def host_env(extra=None, drop=()):
     return env
 
 
-def command(*words, verb="run"):
-    return [CORDON, verb, *map(str, words)]
+def command(*words, verb="run", program=None):
+    """program: words in the place of the command and its verb."""
+    return [*(program or [CORDON, verb]), *map(str, words)]
 
 
 def start(*words, verb="run", stdin=subprocess.DEVNULL, env=None, cwd=None, prefix=(), **kw):
@@ -229,9 +230,9 @@ def start(*words, verb="run", stdin=subprocess.DEVNULL, env=None, cwd=None, pref
 
 
 def run(*words, stdin=None, env=None, cwd=None, timeout=90, as_json=True, leak_ok=False, verb="run", prefix=(),
-        **kw):
+        program=None, **kw):
     """cordon run [--json] WORDS. stdin: bytes, a file object, or None for nothing."""
-    argv = [*prefix, *command(*(["--json"] if as_json else []), *patient(words), verb=verb)]
+    argv = [*prefix, *command(*(["--json"] if as_json else []), *patient(words), verb=verb, program=program)]
     if SLOW > 1 and verb == "run" and cwd is None and "--time-limit" not in words:
         env = {"CORDON_TIME_LIMIT": f"{30 * SLOW}s", **(env or {})}
     options = {"stdin": subprocess.DEVNULL} if stdin is None else (
