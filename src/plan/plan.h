@@ -272,9 +272,10 @@ struct plan {
     bool scratch_exact;  /* disk_limit or max_files was asked for: a full scratch is that limit */
     int landlock_abi;
     bool scope_signals; /* Landlock ABI 6 */
-    /* Landlock does not look at plain files that are read, made or removed: all that is in reach is
-     * mounted read-only, the system's files and what was granted alike, or the guest's own. Each
-     * look costs a fiftieth of what is done with a small file. */
+    /* Landlock does not look at plain files and folders that are read, made or removed: all that is
+     * in reach is mounted read-only, the system's files and what was granted alike, or the guest's
+     * own. Each look costs a fiftieth of what is done with a small file, and half of the opening of
+     * a folder. */
     bool fence_light;
 
     uint64_t setup_ns; /* longest the wall may take to stand, 0: the usual */

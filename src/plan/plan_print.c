@@ -296,7 +296,7 @@ static void text_filter(const struct plan *p, struct buf *out)
 
 const char *plan_fence_rights(const struct plan *p)
 {
-    return p->fence_light ? "all but to read, make and remove plain files" : "all";
+    return p->fence_light ? "all but to read, make and remove plain files and folders" : "all";
 }
 
 static void text_landlock(const struct plan *p, struct buf *out)

@@ -11,7 +11,7 @@ import pytest
 from cordon_run import CORDON, host_env, run
 
 
-LIGHT = "all but to read, make and remove plain files"
+LIGHT = "all but to read, make and remove plain files and folders"
 GRANTS = [None, "--allow-read", "--allow-write"]
 
 

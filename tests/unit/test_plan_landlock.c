@@ -280,18 +280,21 @@ static void test_rights_over_sockets(void **state)
     }
 }
 
-/* What the light fence leaves out are plain files, but not to write to them; moving between folders
- * must be handled, or the kernel refuses it to everybody. */
+/* What the light fence leaves out are plain files and folders, but not to write to files; moving
+ * between folders must be handled, or the kernel refuses it to everybody. */
 static void test_light_rights(void **state)
 {
     (void)state;
     const uint64_t left_out = SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_MAKE_REG |
-                              SYS_LANDLOCK_FS_REMOVE_FILE | SYS_LANDLOCK_FS_TRUNCATE;
+                              SYS_LANDLOCK_FS_REMOVE_FILE | SYS_LANDLOCK_FS_TRUNCATE |
+                              SYS_LANDLOCK_FS_READ_DIR | SYS_LANDLOCK_FS_MAKE_DIR |
+                              SYS_LANDLOCK_FS_REMOVE_DIR;
     for (int abi = 2; abi <= 9; abi++) {
         uint64_t all = native_fence_handled(abi, false), light = native_fence_handled(abi, true);
         assert_int_equal(light, all & ~left_out);
         assert_int_not_equal(light & SYS_LANDLOCK_FS_REFER, 0);
         assert_int_not_equal(light & SYS_LANDLOCK_FS_EXECUTE, 0);
+        assert_int_not_equal(light & SYS_LANDLOCK_FS_WRITE_FILE, 0);
     }
 }
 

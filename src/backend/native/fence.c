@@ -61,14 +61,15 @@ void native_drop_capabilities(struct native_child *c, unsigned keep)
         native_child_fail(c, "no_new_privs", (int)-r, "prctl");
 }
 
-/* Of plain files, which programs open, make and remove all the time. Not to write to them: a pipe
- * of the host's is written to through a mount that is read-only. */
+/* Of plain files and folders, which programs open, make and remove all the time. Not to write to
+ * files: a pipe of the host's is written to through a mount that is read-only. */
 #define FENCE_PLAIN                                                                                \
     (SYS_LANDLOCK_FS_READ_FILE | SYS_LANDLOCK_FS_TRUNCATE | SYS_LANDLOCK_FS_MAKE_REG |             \
-     SYS_LANDLOCK_FS_REMOVE_FILE)
+     SYS_LANDLOCK_FS_REMOVE_FILE | SYS_LANDLOCK_FS_READ_DIR | SYS_LANDLOCK_FS_MAKE_DIR |           \
+     SYS_LANDLOCK_FS_REMOVE_DIR)
 
 /* All file rights of the kernel's ABI are handled, so what no rule allows is refused; light: but
- * those of plain files (plan.h). */
+ * those of plain files and folders (plan.h). */
 uint64_t native_fence_handled(int abi, bool light)
 {
     uint64_t fs = (SYS_LANDLOCK_FS_MAKE_SYM << 1) - 1;
