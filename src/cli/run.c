@@ -15,10 +15,10 @@
 #include "base/err.h"
 #include "base/loop.h"
 #include "base/util.h"
+#include "cli/answer.h"
 #include "cli/cli.h"
 #include "cli/log.h"
 #include "cli/log_queue.h"
-#include "cli/place.h"
 #include "cli/run.h"
 #include "cli/terminal.h"
 #include "host/host.h"
@@ -59,9 +59,9 @@ struct run_cli {
     bool is_interactive;
     struct terminal terminal;
     struct cli_run_in *in; /* NULL: a run by itself */
-    bool json, done;
-    struct place result;
-    int status_fd, stdin_fd;
+    bool done;
+    struct answer answer;
+    int stdin_fd;
     enum log_level log;
     struct log_queue lines;
 };
@@ -79,7 +79,7 @@ static void cli_done(struct run_cli *c)
     policy_free(c->policy);
     options_done(&c->options);
     util_close(&c->signal_fd);
-    place_close(&c->result);
+    answer_close(&c->answer);
     if (c->stdin_fd > 2)
         util_close(&c->stdin_fd);
     loop_done(&c->loop);
@@ -126,56 +126,18 @@ static void cli_on_signal(struct loop_watch *w, uint32_t events)
         run_cancel(&c->job);
 }
 
-static int cli_refuse(const struct run_cli *c, int id, const char *flag, const char *value,
-                      int error, const char *why, struct cordon_err *err)
-{
-    char name[FIELDS_ENV_MAX];
-    bool is_variable =
-        options_is_variable(&c->options, id) && fields_env_of_flag(flag, name, sizeof(name));
-    return err_set(err, is_variable ? CORDON_ERR_CONFIG : CORDON_ERR_USAGE, "options", error,
-                   "%s%s %s%s", is_variable ? "" : "--", is_variable ? name : flag, value, why);
-}
-
-static int cli_status_fd(struct run_cli *c, const char *text, struct cordon_err *err)
-{
-    char *end;
-    errno = 0;
-    long fd = strtol(text, &end, 10);
-    int flags =
-        errno || *end || end == text || fd < 0 || fd > 1 << 20 ? -1 : fcntl((int)fd, F_GETFL);
-    if (flags < 0)
-        return cli_refuse(c, OPT_STATUS_FD, "status-fd", text, 0, ": not an open descriptor", err);
-    if ((flags & O_ACCMODE) == O_RDONLY)
-        return cli_refuse(c, OPT_STATUS_FD, "status-fd", text, 0, ": open for reading only", err);
-    c->status_fd = (int)fd;
-    return 0;
-}
-
-static bool cli_wants_result(const struct run_cli *c)
-{
-    return c->json || place_is_open(&c->result) || c->status_fd >= 0;
-}
-
 /* Everything the caller named is opened before the guest exists: a typo costs nothing. */
 static int cli_open(struct run_cli *c, struct cordon_err *err)
 {
-    const char *result = options_get(&c->options, OPT_RESULT);
-    const char *status = options_get(&c->options, OPT_STATUS_FD);
     const char *in = options_get(&c->options, OPT_STDIN);
-    c->json = options_has(&c->options, OPT_JSON);
-    c->stdin_fd = 0;
-    if (result && place_open(&c->result, result) < 0) {
-        int e = errno;
-        const char *why = place_why(&e);
-        return cli_refuse(c, OPT_RESULT, "result", result, e, why, err);
-    }
-    if (status && cli_status_fd(c, status, err) < 0)
-        return -1;
     struct stat st;
+    if (answer_open(&c->answer, &c->options, err) < 0)
+        return -1;
+    c->stdin_fd = 0;
     if (in && (c->stdin_fd = open(in, O_RDONLY | O_CLOEXEC | O_NOCTTY)) < 0)
-        return cli_refuse(c, OPT_STDIN, "stdin", in, errno, "", err);
+        return answer_refuse(&c->options, OPT_STDIN, "stdin", in, errno, "", err);
     if (in && fstat(c->stdin_fd, &st) == 0 && S_ISDIR(st.st_mode))
-        return cli_refuse(c, OPT_STDIN, "stdin", in, EISDIR, "", err);
+        return answer_refuse(&c->options, OPT_STDIN, "stdin", in, EISDIR, "", err);
     return 0;
 }
 
@@ -203,70 +165,20 @@ static int cli_watch_signals(struct run_cli *c, const sigset_t *set, struct cord
     return 0;
 }
 
-/* On a descriptor that carries the guest's own output the result has a line of its own, the last
- * one: whatever the guest wrote stands before it. */
-static int cli_write_status(const struct run_cli *c, const char *text, size_t len)
-{
-    if (c->status_fd < 0)
-        return 0;
-    if (!c->json && (c->status_fd == 1 || c->status_fd == 2)) {
-        const struct result *r = &c->job.result;
-        size_t n = r->out[c->status_fd - 1].len;
-        bool at_start = !r->out[c->status_fd - 1].truncated &&
-                        (n == 0 || r->out[c->status_fd - 1].data[n - 1] == '\n');
-        if (!at_start && cli_write(c->status_fd, "\n", 1) < 0)
-            return -1;
-    }
-    return cli_write(c->status_fd, text, len);
-}
-
-/* The result goes where it was asked for; a result that cannot be delivered is our failure. */
-static int cli_write_result(struct run_cli *c)
-{
-    struct result *r = &c->job.result;
-    _cleanup_buf_ struct buf text = BUF_INIT(SIZE_MAX / 4);
-    if (!cli_wants_result(c))
-        return r->exit_code;
-    result_json(r, &text);
-    buf_char(&text, '\n');
-    if (!text.failed && (!c->json || cli_write(1, text.data, text.len) == 0) &&
-        place_write(&c->result, text.data, text.len) == 0 &&
-        cli_write_status(c, text.data, text.len) == 0)
-        return r->exit_code;
-    fprintf(stderr, "Error: the result could not be written: %s\n", strerror(errno));
-    return CORDON_ERR_INTERNAL;
-}
-
 /* The line, the configuration or a named file is wrong: whoever reads results gets one of that,
  * too, where the line could be read that far. */
 static int cli_refused(struct run_cli *c, const struct cordon_err *err)
 {
-    struct cordon_err ignored;
-    const char *result = options_get(&c->options, OPT_RESULT);
-    const char *status = options_get(&c->options, OPT_STATUS_FD);
-    c->json |= options_has(&c->options, OPT_JSON);
-    if (result && !place_is_open(&c->result))
-        (void)place_open(&c->result, result);
-    if (status && c->status_fd < 0)
-        (void)cli_status_fd(c, status, &ignored);
+    answer_open_what_can(&c->answer, &c->options);
     cli_fail(err);
     result_from_error(&c->job.result, err);
-    return cli_write_result(c);
-}
-
-/* Of a line that cannot be read: was it to be answered in JSON? */
-static bool cli_asks_json(char **argv)
-{
-    for (size_t i = 1; argv[i] && !str_eq(argv[i], "--"); i++)
-        if (str_eq(argv[i], "--json"))
-            return true;
-    return false;
+    return answer_write(&c->answer, &c->job.result);
 }
 
 static int cli_report(struct run_cli *c, const char *hint)
 {
     const struct result *r = &c->job.result;
-    int status = cli_write_result(c);
+    int status = answer_write(&c->answer, r);
     log_queue_end(&c->lines); /* may wait for a reader, which the result must not */
     /* a reader that went away has had what it wanted */
     for (int i = 0; i < 2; i++)
@@ -276,7 +188,7 @@ static int cli_report(struct run_cli *c, const char *hint)
             status = CORDON_ERR_INTERNAL;
         }
     char found[LOG_HINT_MAX];
-    log_end(c->log, c->policy, r, hint[0] ? hint : log_not_found(r, found), !c->json);
+    log_end(c->log, c->policy, r, hint[0] ? hint : log_not_found(r, found), !c->answer.json);
     return status;
 }
 
@@ -284,7 +196,7 @@ static int cli_report(struct run_cli *c, const char *hint)
 static void cli_show_diagnostics(struct run_cli *c)
 {
     const struct result *r = &c->job.result;
-    if (c->json || !r->stage || !str_eq(r->stage, "compile"))
+    if (c->answer.json || !r->stage || !str_eq(r->stage, "compile"))
         return;
     const struct result_stream *s = &r->out[1];
     _cleanup_free_ char *text = s->len ? malloc(s->len) : NULL;
@@ -309,7 +221,7 @@ static void cli_tell_unguarded(const struct run_cli *c)
  * percentage is held by looking at it. */
 static bool cli_is_unread(const struct run_cli *c)
 {
-    return !cli_wants_result(c) && !c->in && c->log != LOG_VERBOSE &&
+    return !answer_is_wanted(&c->answer) && !c->in && c->log != LOG_VERBOSE &&
            policy_num(c->policy, FIELD_CPU_TIME) == 0 &&
            (c->job.host.cgroups.cpu[0] || policy_num(c->policy, FIELD_CPU_LIMIT) == 0) &&
            policy_num(c->policy, FIELD_BACKEND) == BACKEND_NATIVE;
@@ -317,7 +229,7 @@ static bool cli_is_unread(const struct run_cli *c)
 
 static int cli_run_job(struct run_cli *c, struct cordon_err *err)
 {
-    bool kept = cli_wants_result(c);
+    bool kept = answer_is_wanted(&c->answer);
     sigset_t signals;
     loop_init_late(&c->loop);
     cli_hold_signals(c, &signals);
@@ -330,7 +242,7 @@ static int cli_run_job(struct run_cli *c, struct cordon_err *err)
     c->job.on_done = cli_on_done;
     c->job.data = c;
     c->job.options = (struct supervise_options){
-        .sinks = {c->json ? -1 : 1, c->json ? -1 : 2},
+        .sinks = {c->answer.json ? -1 : 1, c->answer.json ? -1 : 2},
         .keep_output = kept,
         .keep_escapes = c->is_interactive,
         .is_last = !c->in,
@@ -479,8 +391,8 @@ static struct run_cli *cli_new(struct cli_run_in *in)
         return NULL;
     c->in = in;
     c->terminal = TERMINAL_INIT;
-    c->signal_fd = c->status_fd = c->stdin_fd = -1;
-    c->result = PLACE_NONE;
+    c->signal_fd = c->stdin_fd = -1;
+    c->answer = ANSWER_NONE;
     c->lines = (struct log_queue)LOG_QUEUE_INIT;
     c->loop.epoll_fd = -1;
     return c;
@@ -513,7 +425,7 @@ int cli_run_in(struct cli_run_in *in, int argc, char **argv)
         return cli_fail(&err);
     }
     if (cli_parse(verb, argc, argv, &c->options, &help, &err) < 0) {
-        c->json = cli_asks_json(argv);
+        answer_guess(&c->answer, argv);
         status = cli_refused(c, &err);
     } else if (help) {
         status = cli_help_verb(verb);
@@ -546,7 +458,7 @@ int cli_run_refused(const struct cli_verb *verb, int argc, char **argv,
     if (!c)
         return cli_fail(err);
     if (cli_parse(verb, argc, argv, &c->options, &help, &ignored) < 0)
-        c->json = cli_asks_json(argv);
+        answer_guess(&c->answer, argv);
     else
         (void)cli_run_environ(&c->options, &ignored);
     int status = cli_refused(c, err);
