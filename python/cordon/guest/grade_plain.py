@@ -8,7 +8,7 @@ import time
 import grade_side
 import grade_tame
 import grade_words
-from grade_words import Captured, describe, ran, status_of
+from grade_words import Captured, describe, is_skip, ran, status_of
 
 
 class _Item:
@@ -103,7 +103,12 @@ def _class(node, classes):
 
 def prepared(suite, tree):
     """Finds the tests, names them and makes their code; gives what runs them."""
+    tree.body = [node for node in tree.body if not _runs_cases(node)]
     items = find(tree, suite.text)
+    if not items and any(map(_is_main, tree.body)):
+        tree.body = [inner for node in tree.body for inner in (node.body if _is_main(node) else [node])
+                     if not _runs_cases(inner)]
+        items = find(tree, suite.text)
     if not items:
         suite.broken("no tests were found: top-level asserts, test_* functions, unittest.TestCase classes")
         return None
@@ -120,6 +125,21 @@ def prepared(suite, tree):
     if suite.job.get("mode") == "strict" and not any(item.kind == "method" for item in items):
         suite.tame = grade_tame.is_tame(codes, known | (suite.defined or set()), lambda: suite.attributes(tree))
     return lambda: run(suite, tree, items, steps)
+
+
+def _runs_cases(node):
+    """unittest.main(): the cases are run in any case."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "main" \
+        and isinstance(call.func.value, ast.Name) and call.func.value.id == "unittest"
+
+
+def _is_main(node):
+    """What a file does that is run by itself, where it does nothing else."""
+    test = node.test if isinstance(node, ast.If) and not node.orelse else None
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__" \
+        and isinstance(test.ops[0], ast.Eq) and isinstance(test.comparators[0], ast.Constant) \
+        and test.comparators[0].value == "__main__"
 
 
 def run(suite, tree, items, steps):
@@ -231,7 +251,7 @@ def _one(suite, number, call):
             suite.result(number, "error", str(e), captured.text())
             raise
         except BaseException as e:
-            if _is_skip(e):
+            if is_skip(e):
                 status, message = "skipped", str(e)
             else:
                 status, message = status_of(e), _message(e)
@@ -244,11 +264,6 @@ def _message(error):
     if isinstance(error, grade_side.SubmissionGone):
         return str(error)
     return describe(error)
-
-
-def _is_skip(error):
-    unittest = sys.modules.get("unittest")
-    return unittest is not None and isinstance(error, unittest.SkipTest)
 
 
 def _functions(suite, items, space):

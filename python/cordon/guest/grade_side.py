@@ -3,7 +3,7 @@
 Nothing of the submission's runs here. What it returns is plain data of exact builtin types or a handle; a
 handle can be called, read, iterated, indexed and passed back, each of which is a question to the other side.
 It has operators for other handles only: `f(x) - 3`, `f(x) < 3` or `f(x) == 3` would hand the expected value over
-and believe the answer. `==` with a handle is identity.
+and believe the answer. `==` between handles is what their classes say, and never true of anything else.
 """
 import _io
 import _thread
@@ -390,7 +390,7 @@ class Side:
 
     def call(self, number, args, keywords):
         self._stand_in()
-        answer = self._finish("call", (number, list(args), keywords))
+        answer = self._finish("call", (number, list(args), keywords, *_repeated(args, keywords)))
         if len(answer) == 2 and (self._copy_back or answer[0] is None and _is_statement(sys._getframe(2))):
             back = answer[1]
             if type(back) is list and len(back) == 2 and type(back[0]) is list and type(back[1]) is dict:
@@ -573,21 +573,33 @@ def _number(row, value):
     return len(row) - 1
 
 
+def _repeated(args, keywords):
+    """Which arguments are one object: [[place, first place]], nothing without. Else each would be a copy of its own."""
+    first, same = {}, []
+    for place, value in (*enumerate(args), *keywords.items()):
+        if wire.can_change(value) and first.setdefault(id(value), place) != place:
+            same.append([place, first[id(value)]])
+    return (same,) if same else ()
+
+
 def _copy_into(ours, theirs):
     """What a function did to its argument."""
     if type(ours) is not type(theirs) or not _is_plain(theirs):
         return
     if type(ours) in (list, bytearray):
         ours[:] = theirs
-    elif type(ours) in (dict, set):
+    elif isinstance(ours, (dict, set)):
         ours.clear()
         ours.update(theirs)
+    elif type(ours).__qualname__ == "deque":
+        ours.clear()
+        ours.extend(theirs)
 
 
 def _is_plain(value):
     """Nothing in it is asked of the submission."""
     if isinstance(value, dict):
         return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    if isinstance(value, (list, tuple, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset)) or type(value).__qualname__ == "deque":
         return all(map(_is_plain, value))
     return not isinstance(value, Handle)

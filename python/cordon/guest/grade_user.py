@@ -19,7 +19,6 @@ _FLAGS = (("c", "__call__"), ("i", "__iter__"), ("n", "__next__"), ("l", "__len_
           ("w", "__enter__"), ("a", "__await__"))
 _WORDS = {"and": "and_", "or": "or_"}  # operators that are words of Python
 _INPUT = builtins.input
-_CHANGEABLE = (list, dict, set, bytearray)
 CHANGED_MAX = 8 << 20
 
 
@@ -203,7 +202,10 @@ class _Side:
             return []
         return [self.encoded(self.names[name])]
 
-    def do_call(self, number, args, keywords):
+    def do_call(self, number, args, keywords, repeated=()):
+        for place, first in repeated:
+            value = (args if type(first) is int else keywords)[first]
+            (args if type(place) is int else keywords)[place] = value
         value = self.objects[number](*args, **keywords)
         texts = [self.encoded(value)]
         if self.copy_back:
@@ -222,7 +224,7 @@ class _Side:
 
     def changed(self, args, keywords):
         """The arguments of a function that returns nothing: it was called for what it does to them."""
-        if not any(type(value) in _CHANGEABLE for value in (*args, *keywords.values())):
+        if not any(map(wire.can_change, (*args, *keywords.values()))):
             return []
         try:
             text = self.encoded([args, keywords])

@@ -83,6 +83,11 @@ def _write(value, out, other, depth):
         for known, write in _WRITERS.items():
             if kind is known:
                 return write(value, out, other, depth + 1)
+        held = _container(kind, value)
+        if held is not None:
+            out('{"z":')
+            _row(held, out, other, depth + 1)
+            return out("}")
         text = other(value) if other is not None else None
         if text is not None:
             return out(text)
@@ -171,6 +176,25 @@ _BASES = (
     (bytes, lambda value: bytes.__add__(b"", value)),
     (bytearray, lambda value: bytearray(bytearray.__iter__(value))),
 )
+
+
+def _container(kind, value):
+    """What of `collections` holds plain data and has a type worth keeping: its name, what makes it, what it holds."""
+    if issubclass(kind, tuple):
+        fields = getattr(kind, "_fields", None)
+        if type(fields) is tuple and len(fields) == tuple.__len__(value) and all(type(name) is str for name in fields):
+            return "tuple", [kind.__name__, *fields], list(tuple.__iter__(value))
+    elif kind.__module__ == "collections":
+        if issubclass(kind, dict) and kind.__qualname__ in ("Counter", "OrderedDict"):
+            return kind.__qualname__, None, list(_pairs(value))
+        if kind.__qualname__ == "deque":
+            return "deque", value.maxlen, list(value)
+    return None
+
+
+def can_change(value):
+    """May whoever is given it change it?"""
+    return isinstance(value, (list, dict, set, bytearray)) or type(value).__qualname__ == "deque"
 
 
 def _numpy(value, out, other, depth):
@@ -325,6 +349,29 @@ def _extra(row):
     raise ValueError("not a special value")
 
 
+_named = {}
+
+
+def _held(row):
+    if len(row) != 3 or type(row[0]) is not str or type(row[2]) is not list:
+        raise ValueError("not a container")
+    name, about, items = row
+    import collections
+    if name in ("Counter", "OrderedDict"):
+        return getattr(collections, name)(_dict(items))
+    if name == "deque" and (about is None or type(about) is int and 0 <= about <= MAX_FRAME):
+        return collections.deque(items, about)
+    if name != "tuple" or type(about) is not list or len(about) != len(items) + 1 or len(about) > 256 \
+            or not all(type(part) is str and len(part) <= 200 for part in about):
+        raise ValueError("not a container")
+    kind = _named.get(tuple(about))
+    if kind is None:
+        if len(_named) >= 256:
+            _named.clear()
+        kind = _named[tuple(about)] = collections.namedtuple(about[0], about[1:], rename=True)
+    return kind._make(items)
+
+
 _BUILDERS = {
     "t": (list, tuple),
     "d": (list, _dict),
@@ -338,4 +385,5 @@ _BUILDERS = {
     "l": (list, _slice),
     "x": (list, _extra),
     "y": (list, _array),
+    "z": (list, _held),
 }

@@ -15,9 +15,20 @@ MAX_OUTPUT = 64 * 1024
 
 # ---- names of the submission's in test code ------------------------------------------------------
 
+class Call:
+    """What a call of a deferred name will give: `suite.calls` are made in their order once the submission is there."""
+
+    def __init__(self, function, args, keywords):
+        self.function, self.args, self.keywords = function, args, keywords
+
+    def make(self, real):
+        self.args, self.keywords = real(list(self.args)), real(dict(self.keywords))
+        self.value = self.function.__cordon_its__()(*self.args, **self.keywords)
+
+
 class Deferred:
     """A name of the submission's that was imported before the submission runs, or that it does not define. Every use is
-    one of what it stands for."""
+    one of what it stands for; while tests are collected it can be called, and what that gives is deferred, too."""
 
     def __init__(self, suite, *path):
         vars(self).update(__cordon_suite__=suite, __cordon_path__=path)
@@ -29,8 +40,15 @@ class Deferred:
         except KeyError:
             raise Missing(name) from None
         for part in more:
-            value = getattr(value, part)
+            value = part.value if type(part) is Call else getattr(value, part)
         return value
+
+    def __call__(self, *args, **keywords):
+        suite = self.__cordon_suite__
+        if suite.side is not None:
+            return self.__cordon_its__()(*args, **keywords)
+        suite.calls.append(Call(self, args, keywords))
+        return Deferred(suite, *self.__cordon_path__, suite.calls[-1])
 
     def __getattr__(self, name):
         if name.startswith("_"):  # what pytest asks everything for
@@ -43,7 +61,8 @@ class Deferred:
         setattr(self.__cordon_its__(), name, value)
 
     def __repr__(self):
-        return "<%s of the submission>" % ".".join(self.__cordon_path__)
+        return "<%s of the submission>" % ".".join(
+            "(...)" if type(part) is Call else part for part in self.__cordon_path__).replace(".(", "(")
 
     def __hash__(self):
         return id(self) if self.__cordon_suite__.side is None else hash(self.__cordon_its__())
@@ -76,7 +95,6 @@ for _name in "eq ne lt le gt ge add sub mul truediv floordiv mod pow matmul lshi
 for _name, _work in {"bool": bool, "str": str, "int": int, "float": float, "complex": complex, "round": round, "divmod": divmod,
                      "iter": iter, "next": next, "len": len, "reversed": reversed, "format": format}.items():
     setattr(Deferred, "__%s__" % _name, _function(_work))
-Deferred.__call__ = lambda self, *args, **keywords: self.__cordon_its__()(*args, **keywords)
 for _name in ("__enter__", "__exit__", "__await__"):
     setattr(Deferred, _name, _use(_name))
 
@@ -188,7 +206,18 @@ def describe(error):
 
 
 def status_of(error):
-    return "failed" if isinstance(error, AssertionError) else "error"
+    return "failed" if isinstance(error, AssertionError) or _is_outcome(error, "Failed") else "error"
+
+
+def is_skip(error):
+    unittest = sys.modules.get("unittest")
+    return unittest is not None and isinstance(error, unittest.SkipTest) or _is_outcome(error, "Skipped")
+
+
+def _is_outcome(error, name):
+    """What pytest.fail(), a pytest.raises() of nothing, or pytest.skip() raise."""
+    outcomes = sys.modules.get("_pytest.outcomes")
+    return outcomes is not None and isinstance(error, getattr(outcomes, name))
 
 
 def compared(source, left, right, message):
