@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/sys.h"
 #include "base/util.h"
 
 struct cases_row *cases_push(struct cases *cases, struct cordon_err *err)
@@ -99,6 +100,26 @@ static int must_be_file(const char *path, struct cordon_err *err)
     if (!S_ISREG(st.st_mode))
         return err_set(err, CORDON_ERR_USAGE, "cases", 0, "%.300s is not a regular file", path);
     return 0;
+}
+
+/* Cases may come from somebody else: a link among them shows nothing of the caller's. */
+static int must_be_below(const struct cases_text *t, struct cordon_err *err)
+{
+    if (!t->folder)
+        return 0;
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
+    _cleanup_close_ int folder = open(t->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    const char *name = t->path + strlen(t->folder);
+    name += strspn(name, "/");
+    _cleanup_close_ int fd = folder < 0 ? -1 : sys_openat2(folder, name, &how);
+    if (fd >= 0)
+        return 0;
+    if (errno != EXDEV && errno != ELOOP)
+        return err_set(err, CORDON_ERR_USAGE, "cases", errno, "%.300s", t->path);
+    err_set(err, CORDON_ERR_CONFIG, "cases", 0, "%.300s: a link leads out of %.300s", t->path,
+            t->folder);
+    return err_hint(err, "put the file itself there");
 }
 
 int cases_add_files(struct cases *cases, const char *name, const char *in, const char *out,
@@ -214,8 +235,8 @@ static int answer_of(struct cases *cases, const char *dir, const char *stem, con
     return 0;
 }
 
-static int folder_case(struct cases *cases, const char *dir, const char *group, const char *file,
-                       struct cordon_err *err)
+static int folder_case(struct cases *cases, const char *top, const char *dir, const char *group,
+                       const char *file, struct cordon_err *err)
 {
     char *stem = arena_strdup(&cases->arena, file);
     char *in = arena_printf(&cases->arena, "%s/%s", dir, file);
@@ -229,7 +250,9 @@ static int folder_case(struct cases *cases, const char *dir, const char *group, 
     if (answer_of(cases, dir, stem, &answer, err) < 0 ||
         cases_add_files(cases, name, in, answer, err) < 0)
         return -1;
-    cases->rows[cases->n - 1].group = group;
+    struct cases_row *row = &cases->rows[cases->n - 1];
+    row->group = group;
+    row->input.folder = row->expected.folder = top;
     return 0;
 }
 
@@ -244,8 +267,9 @@ static int folder_orphan(const char *dir, const char *file, struct cordon_err *e
     return err_hint(err, "add %.200s, an empty file for a case without input", in);
 }
 
-static int cases_from_folder(struct cases *cases, const char *dir, const char *group,
-                             struct cordon_err *err)
+/* dir is top itself, or with a group one of its folders. */
+static int cases_from_folder(struct cases *cases, const char *top, const char *dir,
+                             const char *group, struct cordon_err *err)
 {
     struct listing list = {0};
     struct stat st;
@@ -253,7 +277,7 @@ static int cases_from_folder(struct cases *cases, const char *dir, const char *g
     for (size_t i = 0; r == 0 && i < list.n; i++) {
         const char *name = list.names[i];
         if (has_end(name, ".in"))
-            r = folder_case(cases, dir, group, name, err);
+            r = folder_case(cases, top, dir, group, name, err);
         else if (has_end(name, ".out") || has_end(name, ".ans"))
             r = folder_orphan(dir, name, err);
     }
@@ -264,7 +288,7 @@ static int cases_from_folder(struct cases *cases, const char *dir, const char *g
         if (!path || !own)
             r = err_nomem(err, "cases");
         else if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-            r = cases_from_folder(cases, path, own, err);
+            r = cases_from_folder(cases, top, path, own, err);
         if (r == 0 && cases->n > before)
             r = cases_push_group(cases, own, -1, err);
     }
@@ -284,7 +308,7 @@ int cases_from_path(struct cases *cases, const char *path, struct cordon_err *er
         const char *dir = arena_printf(&cases->arena, "%.*s", (int)MIN(len, 4000u), path);
         if (!dir)
             return err_nomem(err, "cases");
-        return cases_from_folder(cases, dir, NULL, err);
+        return cases_from_folder(cases, dir, dir, NULL, err);
     }
     _cleanup_free_ char *text = NULL;
     size_t len;
@@ -332,10 +356,12 @@ int cases_check(const struct cases *cases, bool needs_expected, struct cordon_er
     }
     for (size_t i = 0; i < cases->n; i++) {
         const struct cases_row *row = &cases->rows[i];
-        const char *paths[] = {row->input.path, row->expected.path};
-        for (size_t k = 0; k < ARRAY_SIZE(paths); k++)
-            if (paths[k] && must_be_file(paths[k], err) < 0)
-                return str_eq(row->where, paths[k]) ? -1 : err_prefix(err, "%.300s", row->where);
+        const struct cases_text *texts[] = {&row->input, &row->expected};
+        for (size_t k = 0; k < ARRAY_SIZE(texts); k++) {
+            const char *path = texts[k]->path;
+            if (path && (must_be_file(path, err) < 0 || must_be_below(texts[k], err) < 0))
+                return str_eq(row->where, path) ? -1 : err_prefix(err, "%.300s", row->where);
+        }
         if (row->has_expected || !needs_expected)
             continue;
         err_set(err, CORDON_ERR_USAGE, "cases", 0, "%.300s: no expected output", row->where);

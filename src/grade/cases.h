@@ -23,6 +23,8 @@
 /* A file of the host, or bytes; neither: empty. */
 struct cases_text {
     const char *path;
+    const char
+        *folder; /* the file is below it, links included; the path begins with it. NULL: anywhere */
     const char *data;
     size_t len;
 };
@@ -70,8 +72,8 @@ int cases_from_json(struct cases *cases, const char *name, const char *folder, c
 /* A list of cases inside another document; folder NULL: it may name no files. */
 int cases_from_node(struct cases *cases, const char *name, const char *folder,
                     const struct jsonr_node *list, struct cordon_err *err);
-/* Every name stands once; there is a case; files are there; with needs_expected each case has an
- * expected output. */
+/* Every name stands once; there is a case; files are there, and where they must be; with
+ * needs_expected each case has an expected output. */
 int cases_check(const struct cases *cases, bool needs_expected, struct cordon_err *err);
 void cases_done(struct cases *cases);
 

@@ -84,11 +84,13 @@ static bool is_below(const char *path)
 }
 
 /* The folder of the document holds all of its texts: it may come from somebody else. */
-static int read_text_path(struct reader *r, const struct jsonr_node *n, const char **ret)
+static int read_text_path(struct reader *r, const struct jsonr_node *n, struct cases_text *ret)
 {
     const char *text = jsonr_cstr(n);
-    if (!text || !r->folder || is_below(text))
-        return read_path(r, n, ret);
+    if (!text || !r->folder || is_below(text)) {
+        ret->folder = r->folder;
+        return read_path(r, n, &ret->path);
+    }
     err_set(r->err, CORDON_ERR_CONFIG, "cases", 0,
             "%.200s:%u:%u: \"%s\": %.200s is not below the folder of this file", r->name,
             n->pos.line, n->pos.column, n->key, text);
@@ -148,9 +150,9 @@ static int read_member(struct reader *r, const struct jsonr_node *n, struct case
     switch (key) {
     case 0: return read_text(r, n, &row->name);
     case 1: return read_bytes(r, n, &row->input);
-    case 2: return read_text_path(r, n, &row->input.path);
+    case 2: return read_text_path(r, n, &row->input);
     case 3: row->has_expected = true; return read_bytes(r, n, &row->expected);
-    case 4: row->has_expected = true; return read_text_path(r, n, &row->expected.path);
+    case 4: row->has_expected = true; return read_text_path(r, n, &row->expected);
     case 5: return read_text(r, n, &row->group);
     case 6: return read_points(r, n, &row->points);
     case 7: return read_time(r, n, &row->time);

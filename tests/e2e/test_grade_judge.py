@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -303,6 +304,35 @@ def test_files_below_the_folder_of_the_cases(shared):
     write(shared / "in..put", "..1", "7")
     rows = [{"input_file": "in..put/..1", "output": "7"}, {"input_file": "./in..put//..1", "output_file": "in..put/..1"}]
     assert report("--cases", write(shared, "c.json", json.dumps(rows)), write(shared, "a.py", "print(input())"))["passed"] == 2
+
+
+@pytest.mark.parametrize("form", ["json", "folder"])
+@pytest.mark.parametrize("link", ["file", "folder"])
+def test_links_do_not_lead_out_of_the_cases(shared, form, link):
+    """Somebody else's cases show nothing of whoever runs them. The twin: links within them are followed."""
+    for top in ("outside", "c", "c/own"):
+        (shared / top).mkdir()
+        write(shared / top, "1.in", "7")
+        write(shared / top, "1.out", "7")
+    (shared / "c/1.in").unlink()
+    (shared / "c/1.out").unlink()
+    cases = shared / "c" if form == "folder" else write(shared / "c", "c.json", json.dumps([{"input_file": "l/1.in", "output_file": "l/1.out"}]))
+
+    def put(target):
+        if link == "folder":
+            (shared / "c/l").symlink_to(target, target_is_directory=True)
+        else:
+            (shared / "c/l").mkdir()
+            for name in ("1.in", "1.out"):
+                (shared / "c/l" / name).symlink_to(("../" if not target.startswith("/") else "") + target + "/" + name)
+
+    program = write(shared, "a.py", "print(input())")
+    put(str(shared / "outside"))
+    done = grade("--cases", cases, program)
+    assert (done.returncode, done.stdout) == (78, "") and "leads out of" in done.stderr and "put the file itself there" in done.stderr, done
+    shutil.rmtree(shared / "c/l") if link == "file" else (shared / "c/l").unlink()
+    put("own")
+    assert report("--cases", cases, program)["failed"] == 0
 
 
 @pytest.mark.parametrize("name,text,where,hint", BAD)

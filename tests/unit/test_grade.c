@@ -157,7 +157,8 @@ static void test_cases_document(void **state)
     assert_string_equal(c.interactor, "/data/talk.py");
     assert_int_equal(cases_check(&c, false, &err), -1);
     assert_non_null(strstr(err.message, "c.json:2: /data/a/b.out: No such file"));
-    c.rows[0].expected.path = c.rows[1].input.path = "/etc/passwd";
+    c.rows[0].expected = (struct cases_text){.path = "/etc/passwd", .folder = "/etc"};
+    c.rows[1].input = (struct cases_text){.path = "/etc/passwd", .folder = "/"};
     assert_int_equal(cases_check(&c, false, &err), 0);
     assert_int_equal(cases_check(&c, true, &err), -1);
     assert_non_null(strstr(err.message, "c.json:3: no expected output"));
