@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Tuple
@@ -68,21 +69,10 @@ class ExecutionResult:
                 "stderr": self.stderr, "stderr_encoding": self.stderr_encoding, "verdict": self.verdict}
 
 
-def _whole_characters(data: bytes) -> bytes:
-    """A cut may fall inside a character: the part that is left of it goes too."""
-    for cut in range(min(4, len(data) + 1)):
-        try:
-            data[:len(data) - cut].decode()
-        except UnicodeDecodeError:
-            continue
-        return data[:len(data) - cut]
-    return data
-
-
 def as_text(data: bytes, truncated: bool) -> Tuple[str, str]:
-    """(text, encoding) of a stream."""
+    """(text, encoding) of a stream. A cut may fall inside a character: the part that is left of it goes too."""
     try:
-        return (_whole_characters(data) if truncated else data).decode(), "utf-8"
+        return codecs.getincrementaldecoder("utf-8")().decode(data, not truncated), "utf-8"
     except UnicodeDecodeError:
         return base64.b64encode(data).decode(), "base64"
 

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Length of the well-formed sequence at s, 0 if there is none. Refuses overlong forms, surrogates
  * and everything above U+10FFFF. s < end. */
@@ -25,6 +26,24 @@ static inline size_t utf8_decode(const char *s, const char *end, uint32_t *ret_c
         return 0;
     *ret_code = code;
     return len;
+}
+
+/* How many bytes at the end are the beginning of a character that a cut took the rest of. */
+static inline size_t utf8_unfinished(const char *s, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        uint32_t code;
+        char low[4] = {'\x80', '\x80', '\x80', '\x80'};
+        char high[4] = {'\xbf', '\xbf', '\xbf', '\xbf'};
+        if (((unsigned char)s[len - back] & 0xc0) == 0x80)
+            continue;
+        memcpy(low, s + len - back, back);
+        memcpy(high, s + len - back, back);
+        return utf8_decode(low, low + 4, &code) > back || utf8_decode(high, high + 4, &code) > back
+                   ? back
+                   : 0;
+    }
+    return 0;
 }
 
 /* At most 4 bytes; how many. */
@@ -48,6 +67,19 @@ static inline bool utf8_is_harmless(uint32_t code)
     return code >= 0x20 && (code < 0x7f || code >= 0xa0) && !(code >= 0x200b && code <= 0x200f) &&
            !(code >= 0x2028 && code <= 0x202e) && !(code >= 0x2060 && code <= 0x206f) &&
            code != 0x061c && code != 0xfeff;
+}
+
+/* In place: what is not harmless becomes '?', byte by byte; with keep_lines but for ends of lines
+ * and tabs. */
+static inline void utf8_clean(char *text, bool keep_lines)
+{
+    uint32_t code;
+    size_t n;
+    for (char *p = text, *end = text + strlen(text); p < end; p += n ? n : 1) {
+        n = utf8_decode(p, end, &code);
+        if (n == 0 || (!utf8_is_harmless(code) && !(keep_lines && (*p == '\n' || *p == '\t'))))
+            memset(p, '?', n ? n : 1);
+    }
 }
 
 #endif

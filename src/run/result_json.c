@@ -4,26 +4,16 @@
 #include <string.h>
 
 #include "base/jsonw.h"
+#include "base/utf8.h"
 #include "base/util.h"
 #include "run/result.h"
-
-/* A cut may fall inside a character: the part that is left of it goes too, so that text stays text.
- */
-static size_t json_whole_characters(const char *data, size_t len, bool truncated)
-{
-    if (!truncated)
-        return len;
-    for (size_t cut = 0; cut < 4 && cut <= len; cut++)
-        if (jsonw_is_utf8(data, len - cut))
-            return len - cut;
-    return len;
-}
 
 static void json_stream(struct jsonw *j, const char *name, const char *encoding_name,
                         const struct result_stream *s)
 {
     const char *data = s->data ? s->data : "";
-    size_t len = json_whole_characters(data, s->len, s->truncated);
+    /* a cut may fall inside a character: what is left of it goes too, so that text stays text */
+    size_t len = s->len - (s->truncated ? utf8_unfinished(data, s->len) : 0);
     bool text = jsonw_is_utf8(data, len);
     if (text)
         jsonw_bytes(j, name, data, len);

@@ -1,5 +1,6 @@
 """The command line: exit status, messages, options, results on every channel (contract, sections 2 and 6)."""
 
+import base64
 import json
 import os
 import pathlib
@@ -548,6 +549,18 @@ def test_cut_inside_a_character_keeps_utf8(shared):
     r = run("--allow-read", shared, "--max-output", "51", "--", "/bin/cat", shared / "data")
     assert r.result["stdout_truncated"] and r.result["stdout_bytes"] == 200
     assert r.result["stdout_encoding"] == "utf-8" and r.result["stdout"] == "é" * 25
+
+
+def test_cut_bytes_stay_what_they_are():
+    """Only the beginning of a character is left out, and only where the rest is text."""
+    def cut(bytes_, at):
+        r = run("--max-output", at, "--", "/usr/bin/printf", bytes_).result
+        return r["stdout_encoding"], r["stdout"]
+    picture = r"\377\330\377\340\000\020JFIF"
+    assert cut(picture, 3) == ("base64", "/9j/") and cut(picture, 4) == ("base64", "/9j/4A==")
+    assert cut(r"abc\377xyz", 4) == ("base64", base64.b64encode(b"abc\xff").decode())
+    assert cut(r"abc\360\237\230\200", 6) == ("utf-8", "abc")
+    assert cut(r"abc\360\377\230\200", 5)[0] == "base64"
 
 
 # ---- standard input ----------------------------------------------------------------------------------
