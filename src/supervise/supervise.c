@@ -190,6 +190,7 @@ int supervise_start(struct supervised *s, struct loop *loop, const struct backen
         supervise_watch_stop(s);
         return -1;
     }
+    s->has_guest = true;
     s->guest.is_last = options->is_last;
     if (options->on_start)
         options->on_start(options->data, &s->guest);

@@ -68,7 +68,7 @@ struct supervised {
     bool net_has_ended;    /* the broker is gone */
     char net_failure[160]; /* why the broker could not go on, if it said so */
     uint64_t begin_ns;     /* when the start was asked for */
-    bool was_prepared;
+    bool was_prepared, has_guest;
     uint64_t cause_ns;
 
     /* limits by looking */

@@ -399,8 +399,9 @@ uint64_t supervise_watch_begun(struct supervised *s, uint64_t now)
 
 void supervise_watch_stop(struct supervised *s)
 {
-    if (s->n_disks > 0 && s->cause == CAUSE_NONE)
-        watch_disk_use(s, clock_ns()); /* the last state counts too: a fast guest is not missed */
+    /* the last state counts too: a fast guest is not missed */
+    if (s->n_disks > 0 && s->cause == CAUSE_NONE && s->has_guest)
+        watch_disk_use(s, clock_ns());
     sample_close(s->sampler);
     s->sampler = NULL;
     for (size_t i = 0; i < s->n_disks; i++)
