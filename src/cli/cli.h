@@ -8,6 +8,7 @@
 #include <cordon.h>
 
 #include "base/buf.h"
+#include "cli/fail.h"
 #include "policy/options.h"
 
 /* Help, completions and the option parser all read the same row. */
@@ -29,9 +30,6 @@ extern const struct cli_verb cli_verb_run, cli_verb_explain, cli_verb_profile, c
 extern const struct cli_verb cli_verb_image;
 /* All of them, ending with NULL; main.c. */
 extern const struct cli_verb *const cli_verbs[];
-
-/* Prints "Error: message" (and the hint) on stderr and returns the error's exit status. */
-int cli_fail(const struct cordon_err *err);
 
 /* Writes all of it, whatever the descriptor's mood. -1 with errno. */
 int cli_write(int fd, const char *data, size_t len);

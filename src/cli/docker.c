@@ -9,14 +9,6 @@
 #include "backend/docker/session.h"
 #include "base/util.h"
 
-int docker_fail(const struct cordon_err *err)
-{
-    fprintf(stderr, "Error: %s\n", err->message);
-    if (err->hint[0])
-        fprintf(stderr, "Hint: %s\n", err->hint);
-    return err->code;
-}
-
 static int docker_remove(const char *name)
 {
     struct engine engine;

@@ -14,8 +14,6 @@ int docker_image_build(const struct docker_options *options);
 int docker_image_status(const struct docker_options *options);
 int docker_image_clean(const struct docker_options *options);
 
-/* docker.c: "Error: …" and the hint; returns the error's exit status. */
-int docker_fail(const struct cordon_err *err);
 /* docker_build.c: where the image's archive is kept for backends without an engine. */
 int docker_store(const char *name, char *ret, size_t size, struct cordon_err *err);
 

@@ -16,6 +16,7 @@
 #include "base/sha256.h"
 #include "base/util.h"
 #include "cli/docker.h"
+#include "cli/fail.h"
 
 struct build {
     const struct docker_options *options;
@@ -256,5 +257,5 @@ int docker_image_build(const struct docker_options *options)
     static struct build b;
     struct cordon_err err = {0};
     b.options = options;
-    return build_all(&b, &err) < 0 ? docker_fail(&err) : 0;
+    return build_all(&b, &err) < 0 ? cli_fail(&err) : 0;
 }

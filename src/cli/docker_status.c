@@ -10,6 +10,7 @@
 #include "base/jsonw.h"
 #include "base/util.h"
 #include "cli/docker.h"
+#include "cli/fail.h"
 
 struct status {
     bool running; /* the engine answers */
@@ -144,7 +145,7 @@ int docker_image_status(const struct docker_options *options)
     }
     free(s.containers);
     if (r < 0)
-        return docker_fail(&err);
+        return cli_fail(&err);
     return s.running ? 0 : CORDON_ERR_HOST;
 }
 
@@ -221,7 +222,7 @@ int docker_image_clean(const struct docker_options *options)
     binds_sweep();
     if (engine_open(&engine, &err) < 0 || clean_containers(&c, &engine, options->force, &err) < 0 ||
         clean_images(&c, &engine, options, &err) < 0)
-        return docker_fail(&err);
+        return cli_fail(&err);
     printf("removed %zu containers, %zu images\n", c.containers, c.images);
     if (c.in_use)
         printf("kept %zu containers in use (--force removes them)\n", c.in_use);

@@ -177,9 +177,15 @@ static int explain_path(struct explain *e, const char *path, bool write, struct 
         path = hosts;
     if (why_path(e->policy, path, write, ret_why, err) < 0)
         return -1;
-    if (ret_why->origin[0] || explain_plan(e, &ignored) < 0 || e->plan->tier == TIER_FULL)
-        return 0;
-    return explain_by_fences(e->plan, path, write, ret_why, err);
+    if (!ret_why->origin[0] && explain_plan(e, &ignored) == 0 && e->plan->tier != TIER_FULL)
+        return explain_by_fences(e->plan, path, write, ret_why, err);
+    struct stat st;
+    if (ret_why->is_scratch && path[0] == '/' && lstat(path, &st) == 0) {
+        ret_why->allowed = false;
+        ret_why->note = "the host's file of that name is not in the guest's own folder, which is "
+                        "empty at first: grant it (--allow-read) if it is meant";
+    }
+    return 0;
 }
 
 /* The first word is the answer; programs may rely on it. */

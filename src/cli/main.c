@@ -33,14 +33,6 @@ const struct cli_verb *const cli_verbs[] = {
     NULL,
 };
 
-int cli_fail(const struct cordon_err *err)
-{
-    fprintf(stderr, "Error: %s\n", err->message);
-    if (err->hint[0])
-        fprintf(stderr, "Hint: %s\n", err->hint);
-    return err->code;
-}
-
 int cli_write(int fd, const char *data, size_t len)
 {
     while (len > 0) {

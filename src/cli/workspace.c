@@ -63,7 +63,7 @@ static void workspace_log(const struct call *c, const char *id, const struct eve
 {
     struct cordon_err err;
     if (events_append(c->logs, id, row, &err) < 0)
-        fprintf(stderr, "Warning: %s\n", err.message);
+        cli_warn(&err);
 }
 
 static int workspace_do_new(struct call *c, struct cordon_err *err)

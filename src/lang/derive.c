@@ -191,7 +191,7 @@ int lang_derive_binaries(const struct policy *policy, const struct lang *lang,
 {
     const struct policy_value *v = policy_value(policy, FIELD_ALLOWED_BINARIES);
     const char *tool;
-    for (size_t i = 0; v->n_items > 0 && (tool = lang_registry_tool(lang, i)); i++) {
+    for (size_t i = 0; v->set && (tool = lang_registry_tool(lang, i)); i++) {
         bool listed = false;
         for (size_t k = 0; k < v->n_items; k++)
             listed = listed || str_eq(v->items[k].text, tool);

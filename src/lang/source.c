@@ -180,6 +180,18 @@ static void source_checked(struct run_job *step)
     job->run->on_done(job->run);
 }
 
+/* An image without the interpreter: no source ran, and nobody's command was not found. */
+static void source_interpreted(struct run_job *run)
+{
+    struct lang_job *job = run->data;
+    run->on_done = job->then;
+    run->data = job->then_data;
+    if (run->result.exit_code == RESULT_NOT_FOUND && run->result.error[0])
+        source_missing(job, job->lang->run[0]);
+    else
+        run->on_done(run);
+}
+
 /* ---- the guests
  * --------------------------------------------------------------------------------*/
 
@@ -206,6 +218,17 @@ static int source_run(struct lang_job *job, struct cordon_err *err)
     run->files = job->files;
     run->n_files = job->n_files;
     run->stage = "run";
+    if (!job->prepare_only && !job->compiles) {
+        job->then = run->on_done;
+        job->then_data = run->data;
+        run->on_done = source_interpreted;
+        run->data = job;
+        if (run_start(run, err) == 0)
+            return 0;
+        run->on_done = job->then;
+        run->data = job->then_data;
+        return -1;
+    }
     if (!job->prepare_only)
         return run_start(run, err);
     run->result = (struct result){.verdict = VERDICT_OK, .stage = "run"};

@@ -51,6 +51,8 @@ struct lang_job {
     int artifact_fd, cache_fd;
     char key[SHA256_HEX];
     bool open, compiles;
+    void (*then)(struct run_job *run); /* the caller's on_done, while the interpreter runs */
+    void *then_data;
     bool prepare_only; /* set before lang_start() */
 };
 

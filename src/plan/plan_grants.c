@@ -88,6 +88,29 @@ static int grants_refuse(struct plan *p, const struct policy_item *item, const s
     return 0;
 }
 
+/* What would be mounted over something every guest has: what covers the denied, which must stay
+ * empty, and the folders that the guest's own home and devices are in. */
+static int grants_refuse_place(struct plan *p, const struct policy_item *item, const char *dst,
+                               struct cordon_err *err)
+{
+    static const struct {
+        const char *dir, *own, *hint;
+    } tops[] = {{"/home", "home", "grant the folders in it, /home/NAME each"},
+                {"/dev", "devices", "mount it at another place"}};
+    if (str_eq(dst, "/") || grants_below(dst, "/proc") || grants_below(dst, "/" PLAN_EMPTY_DIR) ||
+        grants_below(dst, "/" PLAN_EMPTY_FILE))
+        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: nothing can be mounted at %s",
+                       grants_origin(p, item), dst);
+    for (size_t i = 0; i < ARRAY_SIZE(tops) && p->tier == TIER_FULL; i++)
+        if (str_eq(dst, tops[i].dir)) {
+            err_set(err, CORDON_ERR_CONFIG, "plan", 0,
+                    "%s: nothing can be mounted at %s: the guest's own %s must be in it",
+                    grants_origin(p, item), dst, tops[i].own);
+            return err_hint(err, "%s", tops[i].hint);
+        }
+    return 0;
+}
+
 struct grants {
     struct plan *p;
     struct plan_grant *list;
@@ -128,11 +151,8 @@ static int grants_add(struct grants *g, const struct policy_item *item, const ch
                 grants_origin(g->p, item), item->text, real);
         return err_hint(err, "grant %s itself if that is meant", real);
     }
-    /* what covers the denied must stay empty: nothing may be put into it */
-    if (str_eq(dst, "/") || grants_below(dst, "/proc") || grants_below(dst, "/" PLAN_EMPTY_DIR) ||
-        grants_below(dst, "/" PLAN_EMPTY_FILE))
-        return err_set(err, CORDON_ERR_CONFIG, "plan", 0, "%s: nothing can be mounted at %s",
-                       grants_origin(g->p, item), dst);
+    if (grants_refuse_place(g->p, item, dst, err) < 0)
+        return -1;
     struct plan_grant *list = plan_grow(g->p, g->list, g->n, &g->cap, sizeof(*list));
     if (!list)
         return err_nomem(err, "plan");

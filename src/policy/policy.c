@@ -4,6 +4,7 @@
 #include <limits.h>
 
 #include "base/err.h"
+#include "base/utf8.h"
 #include "base/util.h"
 #include "policy/config.h"
 #include "policy/nodevalue.h"
@@ -90,12 +91,9 @@ int policy_err_place(const struct origin *origin, struct cordon_err *err)
 
 void policy_err_clean(struct cordon_err *err)
 {
-    char *texts[] = {err ? err->message : NULL, err ? err->hint : NULL};
-    for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-        for (char *p = texts[i]; p && *p; p++) {
-            if ((unsigned char)*p < 0x20 || *p == 0x7f)
-                *p = '?';
-        }
+    if (err) {
+        utf8_clean(err->message, false);
+        utf8_clean(err->hint, false);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 
 #include "base/err.h"
+#include "base/utf8.h"
 #include "base/util.h"
 #include "policy/fields.h"
 #include "policy/item.h"
@@ -188,9 +189,11 @@ static int scalar_string(const struct value_ctx *ctx, struct assign *a, const ch
 /* Control characters would let a value forge lines of `explain` and of the log. */
 static int check_text(const struct value_ctx *ctx, const char *text)
 {
-    size_t len = 0;
-    for (; text[len]; len++) {
-        if (((unsigned char)text[len] < 0x20 || text[len] == 0x7f) && text[len] != '\t')
+    size_t len = strlen(text), n;
+    uint32_t code;
+    for (const char *p = text, *end = text + len; p < end; p += n ? n : 1) {
+        n = utf8_decode(p, end, &code);
+        if (n > 0 && (code < 0x20 || (code >= 0x7f && code < 0xa0)) && code != '\t')
             return err_set(ctx->err, ctx->code, "policy", 0, "%s: control character in the value",
                            ctx->where);
     }

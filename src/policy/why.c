@@ -72,19 +72,21 @@ static void consider(struct shown *best, const struct shown *one, const char *pa
         *best = *one;
 }
 
+static const enum field_id grant_lists[] = {FIELD_ALLOW_READ, FIELD_ALLOW_WRITE, FIELD_MOUNTS};
+
 static struct shown find_grant(const struct policy *p, const char *path)
 {
-    static const enum field_id lists[] = {FIELD_ALLOW_READ, FIELD_ALLOW_WRITE, FIELD_MOUNTS};
     struct shown best = {0};
-    for (size_t l = 0; l < ARRAY_SIZE(lists); l++) {
-        const struct policy_value *v = policy_value(p, lists[l]);
-        bool mounts = lists[l] == FIELD_MOUNTS;
+    for (size_t l = 0; l < ARRAY_SIZE(grant_lists); l++) {
+        enum field_id id = grant_lists[l];
+        const struct policy_value *v = policy_value(p, id);
+        bool mounts = id == FIELD_MOUNTS;
         if (!mounts && policy_bool(p, FIELD_VIRTUAL_FS))
             continue;
         for (size_t i = 0; i < v->n_items; i++) {
             const struct policy_item *item = &v->items[i];
-            struct shown one = {lists[l], item, item->text, mounts ? item->extra : item->text,
-                                mounts ? item->num != 0 : lists[l] == FIELD_ALLOW_WRITE};
+            struct shown one = {id, item, item->text, mounts ? item->extra : item->text,
+                                mounts ? item->num != 0 : id == FIELD_ALLOW_WRITE};
             if (mounts || !str_eq(item->text, "/tmp")) /* /tmp means the private one */
                 consider(&best, &one, path);
         }
@@ -95,6 +97,19 @@ static struct shown find_grant(const struct policy *p, const char *path)
         consider(&best, &one, path);
     }
     return best;
+}
+
+/* A folder on the way to what is granted is there, and empty but for that. */
+static bool leads_to_grant(const struct policy *p, const char *path)
+{
+    for (size_t l = 0; l < ARRAY_SIZE(grant_lists); l++) {
+        const struct policy_value *v = policy_value(p, grant_lists[l]);
+        for (size_t i = 0; i < v->n_items; i++)
+            if (is_below(grant_lists[l] == FIELD_MOUNTS ? v->items[i].extra : v->items[i].text,
+                         path))
+                return true;
+    }
+    return false;
 }
 
 /* The pattern matches the path or a folder above it. */
@@ -188,6 +203,7 @@ static void why_built_in(const struct policy *p, const char *path, bool write, s
         snprintf(rule, sizeof(rule), "private %s", scratch[i]);
         if (is_below(path, scratch[i])) {
             answer(ret, true, rule);
+            ret->is_scratch = !str_eq(path, scratch[i]) && !leads_to_grant(p, path);
             return;
         }
     }

@@ -67,8 +67,8 @@ static bool result_is_tighter(const struct policy *policy, enum field_id id, enu
     return value && (!other || value < other);
 }
 
-/* The guest's private folders are full: of the limits they stand under, the one that is reached. */
-static void result_scratch(struct result *r, const struct policy *policy, bool by_files)
+/* Of the limits that the guest's private folders stand under, the one that is reached first. */
+static enum field_id result_scratch_limit(const struct policy *policy, bool by_files)
 {
     enum field_id id = by_files ? FIELD_SCRATCH_INODES : FIELD_SCRATCH_SIZE;
     enum field_id asked = by_files ? FIELD_MAX_FILES : FIELD_DISK_LIMIT;
@@ -76,8 +76,29 @@ static void result_scratch(struct result *r, const struct policy *policy, bool b
         id = asked;
     if (!by_files && result_is_tighter(policy, FIELD_MEMORY_LIMIT, id))
         id = FIELD_MEMORY_LIMIT; /* their pages are the guest's memory */
-    result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, id,
+    return id;
+}
+
+static void result_scratch(struct result *r, const struct policy *policy, bool by_files)
+{
+    result_limit(r, VERDICT_DISK_LIMIT, EXIT_LIMIT, policy, result_scratch_limit(policy, by_files),
                  by_files ? "File count limit exceeded" : "Disk limit exceeded");
+}
+
+/* What the caller puts into the guest's folders is larger than the caller's own limit allows:
+ * neither the guest's doing nor a failure of ours. */
+static bool result_does_not_fit(struct result *r, const struct cordon_err *err,
+                                const struct policy *policy)
+{
+    if (err->sys_errno != ENOSPC || !str_eq(err->stage, "files"))
+        return false;
+    enum field_id bytes = result_scratch_limit(policy, false),
+                  files = result_scratch_limit(policy, true);
+    r->exit_code = CORDON_ERR_CONFIG;
+    snprintf(r->error, sizeof(r->error), "%s: it does not fit into %s (%s) and %s (%s)",
+             err->message, policy_fields[bytes].key, policy_written(policy, bytes),
+             policy_fields[files].key, policy_written(policy, files));
+    return true;
 }
 
 /* Without a limit of its own the guest's private folders are one. */
@@ -307,7 +328,7 @@ void result_judge(struct result *r, const struct supervised *s, const struct pol
         r->verdict = VERDICT_SANDBOX_ERROR;
         if (o->usage.oom_kills > 0 || result_is_starved(r, s->plan))
             result_memory(r, policy);
-        else
+        else if (!result_does_not_fit(r, &s->err, policy))
             result_from_error(r, &s->err);
         return;
     }

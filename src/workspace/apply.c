@@ -55,13 +55,18 @@ static int apply_check_paths(const struct tree_changes *changes, const struct ap
     return 0;
 }
 
+static int apply_path_order(const void *path, const void *change)
+{
+    return strcmp(path, ((const struct tree_change *)change)->path);
+}
+
+/* Asked for every change below such a path: a guest may have made many. */
 static bool apply_removes(const struct tree_changes *changes, const struct apply_options *o,
                           const char *path)
 {
-    for (size_t i = 0; i < changes->n; i++)
-        if (changes->list[i].new.type == TREE_ABSENT && str_eq(changes->list[i].path, path))
-            return apply_is_chosen(o, path);
-    return false;
+    const struct tree_change *c =
+        changes->n ? bsearch(path, changes->list, changes->n, sizeof(*c), apply_path_order) : NULL;
+    return c && c->new.type == TREE_ABSENT &&apply_is_chosen(o, path);
 }
 
 static bool apply_is_barred(int e)

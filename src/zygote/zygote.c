@@ -167,7 +167,7 @@ static void walls_seal(const struct zygote_walls *w, const char *filters, int jo
     } else {
         listener = walls_filter(filters, w->filter_bytes, SECCOMP_FILTER_FLAG_NEW_LISTENER);
         if (listener < 0) {
-            if (errno != EBUSY)
+            if (errno == ENOMEM)
                 _exit(122);
             no_listener = true;
             must(walls_filter(filters + w->filter_bytes, w->quiet_bytes, 0));

@@ -3,9 +3,11 @@ sections 2, 2.1, 2.2). The field table is read from its source, so that a row th
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
@@ -167,6 +169,22 @@ def test_path_answers_are_true(full, shared, path, write, answer):
         script = script if write else 'test -r "$1"'
     r = run(*options, "--", SH, "-c", script, SH, path)
     assert (r.verdict == "ok") == (answer == "allowed"), str(r)
+
+
+def test_what_the_host_has_below_tmp_is_not_the_guests(full):
+    """/tmp is private: the name may be used inside, what the host has by it is not there."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        top = pathlib.Path(top)
+        (top / "in").mkdir()
+        for name in ("file", "in/file"):
+            (top / name).write_text("x\n")
+        options = ["--allow-read", top / "in"]
+        for path, answer in ((top / "file", "refused"), (top / "nosuch", "allowed"), (top / "in/file", "allowed"), (top, "allowed"), ("/tmp", "allowed")):
+            done = explain(*options, "--path", path)
+            assert done.stdout.split()[0] == answer, (path, done.stdout)
+            assert ("not in the guest's own folder" in done.stderr) == (answer == "refused"), done.stderr
+        assert run(*options, "--", "/bin/cat", top / "in/file").out == "x\n"
+        assert run(*options, "--", "/bin/cat", top / "file").code == 1
 
 
 def test_path_answers_of_tier_landlock(need):

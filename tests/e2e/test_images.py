@@ -421,6 +421,19 @@ def test_a_compiler_the_image_lacks_is_nobodys_answer(rootfs, env, shared, optio
     assert "c needs sh" in run(option, rootfs, shared / "a.c", env=env).result["error"]
 
 
+@pytest.mark.parametrize("option", ["--rootfs", "--image"])
+def test_an_interpreter_the_image_lacks_is_nobodys_answer(rootfs, env, shared, option):
+    (shared / "a.py").write_text("print(1)\n")
+    got = run(option, rootfs, shared / "a.py", env=env)
+    assert (got.verdict, got.code, got.result["stage"]) == ("sandbox_error", 69, "run"), got
+    assert "python needs python3" in got.result["error"] and "Debian package python3" in got.result["error"], got
+    # the twins: one that is there, and a command of the guest's own that is not
+    (shared / "a.sh").write_text("nosuch\n")
+    got = run(option, rootfs, "--language", "sh", shared / "a.sh", env=env)
+    assert (got.verdict, got.code, got.result["error"]) == ("nonzero_exit", 127, None), got
+    assert run(option, rootfs, "--", "nosuch", env=env).code == 127
+
+
 def test_an_interpreter_that_should_check_imports_and_is_missing(rootfs, env, shared):
     (shared / "a.py").write_text("print(1)\n")
     got = run("--block-import", "os", "--rootfs", rootfs, shared / "a.py", env=env)

@@ -314,6 +314,19 @@ def test_venv(env, put, shared, full):
     assert run("--venv", shared, path, env=env, as_json=False).code == 78
 
 
+def test_an_empty_list_is_nothing_and_false_is_no_list(env, put, shared):
+    path, config = put("a.py", "import os\nprint(1)\n"), shared / "c.toml"
+    for lists in (["allowed_imports"], ["allowed_binaries"]):
+        config.write_text("[sandbox]\n" + "".join(f"{name} = []\n" for name in lists))
+        assert run("--config", config, path, env=env).verdict == "rejected"
+        flag = {"allowed_imports": "--allow-import", "allowed_binaries": "--allow-binary"}[lists[0]]
+        assert run("--config", config, f"{flag}=false", path, env=env).out == "1\n"
+        config.write_text(f"[sandbox]\n{lists[0]} = false\n")
+        assert run("--config", config, path, env=env).out == "1\n"
+    config.write_text("[sandbox]\nallowed_binaries = []\n")
+    assert run("--config", config, "--", "true", env=env).verdict == "rejected"
+
+
 def test_allowed_binaries(env, put):
     path = put("a.py", "print(1)")
     assert run("--allow-binary", "python3", path, env=env).verdict == "ok"

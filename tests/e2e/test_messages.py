@@ -71,6 +71,19 @@ def test_an_error_before_the_run_is_a_result_too(words, code, says, shared):
     assert cordon(*[w for w in words if w != "--json"], cwd=shared, env={"CORDON_JSON": "1"}).stdout or "--bogus" in words
 
 
+# ---- and steer no terminal ---------------------------------------------------------------------------
+
+@pytest.mark.parametrize("mark", ["\u009b31m", "\u009d0;x\u009c", "\x1b[31m", "\u202e", "\x7f"])
+def test_names_of_files_in_errors_are_harmless(mark, shared):
+    """The twin: letters that are no ASCII stay."""
+    got = cordon("run", "--allow-read", shared / f"é{mark}x", "--", "true", cwd=shared)
+    assert got.returncode in (64, 78) and mark not in got.stderr and "Error: " in got.stderr, got
+    assert "é" in got.stderr or "control character" in got.stderr, got
+    (shared / "cordon.toml").write_text(f"[sandbox]\nallow_read = [{json.dumps(f'{shared}/é{mark}x')}]\n")
+    got = cordon("run", "--", "true", cwd=shared)
+    assert got.returncode == 78 and mark not in got.stderr and "cordon.toml:2:15: " in got.stderr, got
+
+
 # ---- and say what is meant ----------------------------------------------------------------------------
 
 @pytest.mark.parametrize("verb", ["run", "diff", "apply", "discard", "rm"])
@@ -93,3 +106,32 @@ def test_a_profile_of_a_variable_is_blamed_on_it(name, shared):
     assert got.returncode == 78 and got.stderr.startswith(f"Error: {name}: unknown profile 'nosuch'\n"), got
     got = cordon("run", "--profile", "nosuch", "--", "true", cwd=shared, env={name: "strict"})
     assert got.returncode == 78 and got.stderr.startswith("Error: unknown profile 'nosuch'\n"), got
+
+
+# ---- and what does not fit ----------------------------------------------------------------------------
+
+@pytest.mark.parametrize("options,says", [(["--disk-limit", "4k"], "disk_limit (4k)"), (["--memory-limit", "8k"], "(8k)")])
+def test_files_that_do_not_fit_name_the_limit(full, options, says, shared):
+    (shared / "big").write_bytes(b"x" * 100_000)
+    got = cordon("run", "--json", *options, "--file", f"a={shared}/big", "--", "true", cwd=shared)
+    result = json.loads(got.stdout)
+    if result["verdict"] == "memory_limit":
+        return  # as root the whole wall does not fit
+    assert (got.returncode, result["verdict"]) == (78, "sandbox_error") and "a: No space left" in got.stderr and says in got.stderr, got
+    got = cordon("run", "--disk-limit", "1M", "--file", f"a={shared}/big", "--", "/bin/sh", "-c", "wc -c <a", cwd=shared)
+    assert got.stdout == "100000\n", got
+
+
+@pytest.mark.parametrize("limit", [["--disk-limit", "1M"], ["--max-files", "100"]])
+def test_a_folder_too_large_to_be_counted_is_refused(limit):
+    """It was looked at a last time when no guest was there."""
+    for words in (["run", "--json"], ["run"]):
+        got = cordon(*words, *limit, "--allow-write", "/usr", "--", "true")
+        assert got.returncode == 69 and "/usr: too large for disk_limit and max_files" in got.stderr, got
+
+
+@pytest.mark.parametrize("place", ["/home", "/dev"])
+def test_nothing_is_mounted_over_what_every_guest_has(full, place, shared):
+    got = cordon("run", "--mount", f"{shared}:{place}", "--", "true")
+    assert got.returncode == 78 and f"nothing can be mounted at {place}: the guest's own" in got.stderr and "Hint: " in got.stderr, got
+    assert cordon("run", "--mount", f"{shared}:{place}/x", "--", "ls", f"{place}/x").returncode == 0

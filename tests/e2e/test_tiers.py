@@ -2,12 +2,13 @@
 the result says which. The cases for tier landlock run in the container world (world_docker), or anywhere
 with a test build that honours CORDON_TEST_FORCE_TIER=landlock."""
 
+import json
 import os
 import pathlib
 
 import pytest
 
-from cordon_run import GUESTS, PATIENCE, cordon, guest, run
+from cordon_run import CORDON, GUESTS, PATIENCE, check_shape, cordon, guest, run
 
 NAMESPACES = ("user_ns", "mount_ns", "pid_ns", "net_ns", "ipc_ns", "uts_ns", "cgroup_ns")
 
@@ -149,3 +150,19 @@ def test_landlock_time_memory_output(landlock):
 def test_landlock_descriptors(landlock):
     assert guest("identity").all("fd") == ["0", "1", "2"]
     assert (GUESTS / "identity").exists()
+
+
+def test_a_run_inside_a_run(full):
+    """A filter around us that keeps listeners to itself (EPERM, not the kernel's EBUSY): what doctor promises holds."""
+    folder = pathlib.Path(CORDON).parent
+    script = f"{CORDON} doctor >/dev/null && {CORDON} run --json -- echo inner"
+    r = run("--allow-read", folder, "--time-limit", "20s", "--", "/bin/sh", "-c", script)
+    assert r.verdict == "ok", str(r)
+    inner = json.loads(r.out)
+    check_shape(inner)
+    assert (inner["verdict"], inner["stdout"]) == ("ok", "inner\n")
+    layers = inner["enforcement"]["layers"]
+    assert inner["enforcement"]["tier"] == "landlock" and layers["seccomp"] == "on" and layers["denials"] == "not observed"
+    # refused all the same
+    r = run("--allow-read", folder, "--time-limit", "20s", "--", CORDON, "run", "--", "/usr/bin/python3", "-c", "import socket; socket.socket(socket.AF_NETLINK)")
+    assert r.code == 1, str(r)

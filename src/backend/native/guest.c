@@ -172,8 +172,9 @@ static int guest_filter(const struct seccomp_prog *prog, unsigned flags)
     return (int)raw_call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &fprog);
 }
 
-/* Under a listener of somebody outside the kernel answers EBUSY; refusals are then plain
- * errors, and the result says that they were not observed. */
+/* Under a listener of somebody outside the kernel answers EBUSY, under a filter of somebody's that
+ * keeps listeners to itself whatever that says, and with few descriptors there is none for it:
+ * refusals are then plain errors, and the result says that they were not observed. */
 static void guest_seal(struct native_child *c)
 {
     const struct plan *p = c->plan;
@@ -198,7 +199,7 @@ static void guest_seal(struct native_child *c)
         atomic_store(&c->status->listener_fd, fd);
         return;
     }
-    if (fd != -EBUSY)
+    if (fd == -ENOMEM)
         native_child_fail(c, "seccomp", -fd, "filter");
     atomic_store(&c->status->no_listener, 1);
     guest_check(c, guest_filter(&p->quiet_filter, 0), "seccomp", "filter");
