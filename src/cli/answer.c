@@ -25,8 +25,11 @@ int answer_refuse(const struct options *options, int id, const char *flag, const
 static int answer_open_file(struct answer *a, const struct options *options, struct cordon_err *err)
 {
     const char *path = options_get(options, OPT_RESULT);
-    if (!path || place_is_open(&a->file) || place_open(&a->file, path) == 0)
+    if (!path || place_is_open(&a->file) || (*path && place_open(&a->file, path) == 0))
         return 0;
+    if (!*path)
+        return answer_refuse(options, OPT_RESULT, "result", path, 0, "needs the name of a file",
+                             err);
     int e = errno;
     const char *why = place_why(&e);
     return answer_refuse(options, OPT_RESULT, "result", path, e, why, err);

@@ -50,12 +50,15 @@ int cli_write(int fd, const char *data, size_t len)
 int cli_print(const struct buf *text)
 {
     struct cordon_err err;
-    if (text->failed)
+    if (text->failed) {
         err_nomem(&err, "print");
-    else if (cli_write(STDOUT_FILENO, text->data, text->len) < 0)
-        err_set(&err, CORDON_ERR_INTERNAL, "print", errno, "standard output");
-    else
+        return cli_fail(&err);
+    }
+    if (cli_write(STDOUT_FILENO, text->data, text->len) == 0)
         return 0;
+    if (errno == EPIPE)
+        return 128 + SIGPIPE; /* who reads has seen enough */
+    err_set(&err, CORDON_ERR_INTERNAL, "print", errno, "standard output");
     return cli_fail(&err);
 }
 

@@ -111,8 +111,12 @@ int place_write(const struct place *p, const char *data, size_t len)
     char fresh[48];
     snprintf(fresh, sizeof(fresh), ".cordon-result-%d", (int)getpid());
     unlinkat(p->dir, fresh, 0);
+    /* what takes the place of a file that fewer may read is not for more of them */
+    struct stat old;
+    bool is_old = fstatat(p->dir, p->name, &old, AT_SYMLINK_NOFOLLOW) == 0;
     _cleanup_close_ int fd =
-        openat(p->dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+        openat(p->dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+               0644 & (is_old ? old.st_mode | 0200 : 0777));
     if (fd < 0 || cli_write(fd, data, len) < 0 || renameat(p->dir, fresh, p->dir, p->name) < 0) {
         int e = errno;
         unlinkat(p->dir, fresh, 0);

@@ -387,7 +387,9 @@ static int workspace_do_gc(struct call *c, struct cordon_err *err)
 
 static int workspace_unknown(const char *word, struct cordon_err *err)
 {
-    err_set(err, CORDON_ERR_USAGE, "usage", 0, "workspace: unknown sub-command: %.200s", word);
+    err_set(err, CORDON_ERR_USAGE, "usage", 0,
+            *word ? "workspace: unknown sub-command: %.200s" : "workspace: which sub-command?%s",
+            word);
     policy_err_clean(err);
     return err_hint(err, "cordon workspace %s", cli_verb_workspace.usage);
 }

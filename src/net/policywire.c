@@ -31,6 +31,7 @@ static void put_origin(struct buf *out, const struct origin *o)
 {
     put_text(out, o->name);
     put_num(out, o->line);
+    put_num(out, o->source);
 }
 
 void policywire_write(const struct policy *policy, struct buf *out)
@@ -91,7 +92,9 @@ static void get_origin(struct reader *r, struct origin *o)
 {
     o->name = get_text(r);
     o->line = (unsigned)get_num(r);
-    o->source = FROM_COMMAND;
+    uint64_t source = get_num(r);
+    r->failed |= source > FROM_COMMAND;
+    o->source = (enum origin_source)source;
 }
 
 static void get_value(struct reader *r, struct policy_value *v)

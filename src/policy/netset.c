@@ -73,6 +73,9 @@ static int add_rules(const struct policy *policy, enum field_id id, struct netse
                      size_t *n, struct cordon_err *err)
 {
     const struct policy_value *v = policy_value(policy, id);
+    const struct policy_value *block = policy_value(policy, FIELD_BLOCK_INTERNAL);
+    bool is_said =
+        block->num && block->origin.source != FROM_BUILTIN && block->origin.source != FROM_PROJECT;
     char why[NETRULE_WHY_MAX];
     if (v->n_items == 0)
         return 0;
@@ -94,6 +97,7 @@ static int add_rules(const struct policy *policy, enum field_id id, struct netse
         const char *inside = id == FIELD_DENY_NETWORK ? NULL : inside_range(&rule->rule);
         if (inside)
             return refuse_inside(item, inside, err);
+        rule->is_barred = is_said && item->origin.source == FROM_PROJECT;
         if (add_text(rule, id, item->written, &item->origin, err) < 0)
             return -1;
     }
@@ -185,10 +189,15 @@ struct target {
     uint16_t port; /* 0: a lookup */
 };
 
+static bool names_internal(const struct netset_rule *rule)
+{
+    return !rule->is_barred && netrule_names_internal(&rule->rule);
+}
+
 static struct netset_verdict verdict(bool allowed, const struct netset_rule *by)
 {
     return (struct netset_verdict){.allowed = allowed,
-                                   .names_internal = allowed && netrule_names_internal(&by->rule),
+                                   .names_internal = allowed && names_internal(by),
                                    .rule = by->text,
                                    .origin = by->origin};
 }
@@ -233,7 +242,7 @@ static const struct netset_rule *find_allow(const struct netset *set, const stru
         const struct netset_rule *r = &set->allow[i];
         if (!covers(r, t) || !port_allowed(set, &r->rule, t))
             continue;
-        if (netrule_names_internal(&r->rule))
+        if (names_internal(r))
             return r;
         found = found ? found : r;
     }
@@ -273,22 +282,29 @@ static bool is_for_host(const struct netrule *rule)
 static struct netset_verdict host_name(const struct netset *set, const struct target *t)
 {
     const struct netset_rule *deny = find_host_deny(set, t), *by = NULL;
+    bool is_barred = false;
     for (size_t i = 0; i < set->n_host_ports && !by; i++) {
-        if (t->port == 0 || (t->proto == NETRULE_TCP && set->host_ports[i].rule.port == t->port))
-            by = &set->host_ports[i];
+        const struct netset_rule *r = &set->host_ports[i];
+        if (t->port == 0 || (t->proto == NETRULE_TCP && r->rule.port == t->port)) {
+            is_barred |= r->is_barred;
+            by = r->is_barred ? NULL : r;
+        }
     }
     /* whatever their order, one with a name comes first: it means every address of the host */
     static const enum netrule_kind kinds[] = {NETRULE_NAME, NETRULE_ADDRESS};
     for (size_t k = 0; k < ARRAY_SIZE(kinds) && !by; k++)
         for (size_t i = 0; i < set->n_allow && !by; i++) {
-            const struct netrule *rule = &set->allow[i].rule;
-            if (rule->kind == kinds[k] && is_for_host(rule) && port_allowed(set, rule, t))
-                by = &set->allow[i];
+            const struct netset_rule *r = &set->allow[i];
+            if (r->rule.kind == kinds[k] && is_for_host(&r->rule) &&
+                port_allowed(set, &r->rule, t)) {
+                is_barred |= r->is_barred;
+                by = r->is_barred ? NULL : r;
+            }
         }
     if (deny)
         return verdict(false, deny);
     if (!by)
-        return by_default();
+        return is_barred ? verdict(false, &set->internal_by) : by_default();
     struct netset_verdict v = verdict(true, by);
     v.host_loopback = v.names_internal = true;
     v.host_by_addr = by->rule.kind == NETRULE_ADDRESS;
@@ -320,7 +336,7 @@ struct netset_verdict netset_name(const struct netset *set, const char *name,
 static bool may_reach(const struct netset *set, const struct netset_rule *allow,
                       const uint8_t addr[static 16])
 {
-    return !set->block_internal || (allow && netrule_names_internal(&allow->rule)) ||
+    return !set->block_internal || (allow && names_internal(allow)) ||
            !netrule_addr_is_internal(addr);
 }
 

@@ -269,7 +269,8 @@ static void result_by_exec(struct result *r, const struct supervised *s,
     r->verdict = VERDICT_NONZERO_EXIT;
     r->exit_code = e == ENOENT || e == ENOTDIR ? RESULT_NOT_FOUND : EXIT_CANNOT_EXEC;
     if (e == ENOENT || e == ENOTDIR)
-        snprintf(r->error, sizeof(r->error), "%s: command not found", s->plan->command);
+        snprintf(r->error, sizeof(r->error), "%s: command not found",
+                 s->plan->command[0] ? s->plan->command : "''");
     else
         snprintf(r->error, sizeof(r->error), "%s: cannot be executed: %s", s->plan->command,
                  e == ELIBACC ? "the interpreter it names is not there" : strerror(e));

@@ -81,6 +81,29 @@ def test_pipes_of_the_host_cannot_be_written_to(full, shared, world, granted):
         os.unlink(pipe)
 
 
+@pytest.mark.parametrize("place", [None, "/data", "/srv/in/it"])
+def test_pipes_in_a_grant_to_read_cannot_be_written_to(full, shared, place):
+    """The twin: where it may be written to. Below /tmp and home it can be (SECURITY.md, What is not promised)."""
+    shared.chmod(0o777)
+    os.mkfifo(shared / "p")
+    (shared / "p").chmod(0o666)
+    reader = os.open(shared / "p", os.O_RDONLY | os.O_NONBLOCK)
+    at = place or str(shared)
+    script = f"test -p {at}/p && echo there; echo leaked > {at}/p; echo leaked 1<>{at}/p"
+
+    def told(mode):
+        options = ["--mount", f"{shared}:{place}:{mode}"] if place else ["--allow-read" if mode == "ro" else "--allow-write", shared]
+        r = run(*options, "--time-limit", "20s", "--", "/bin/sh", "-c", script)
+        assert r.out.startswith("there\n"), r
+        try:
+            return os.read(reader, 100)
+        except BlockingIOError:
+            return b""
+    assert told("ro") == b""
+    assert told("rw").startswith(b"leaked\n")
+    os.close(reader)
+
+
 PLACES = ("/", "/etc", "/usr", "/usr/bin", "/dev", "/proc", "/var", "/home", "/root", "/opt", "/run")
 TRY = """
 import os, sys

@@ -1,10 +1,11 @@
 """Errors before there is a run: they name the place, or the option, and are a result where one is asked for (contract, sections 2 and 6)."""
 
 import json
+import subprocess
 
 import pytest
 
-from cordon_run import check_shape, cordon
+from cordon_run import CORDON, check_shape, cordon
 
 MISSING = {
     "filesystem": ("--file=a={}", "a={}", ["file a: ", "nosuch: No such file"]),
@@ -135,3 +136,29 @@ def test_nothing_is_mounted_over_what_every_guest_has(full, place, shared):
     got = cordon("run", "--mount", f"{shared}:{place}", "--", "true")
     assert got.returncode == 78 and f"nothing can be mounted at {place}: the guest's own" in got.stderr and "Hint: " in got.stderr, got
     assert cordon("run", "--mount", f"{shared}:{place}/x", "--", "ls", f"{place}/x").returncode == 0
+
+
+# ---- small things -------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("words,says", [
+    (["workspace"], "Error: workspace: which sub-command?\nHint: cordon workspace new"), (["run", "--", ""], "Error: '': command not found\n"),
+    (["run", "--result=", "--", "true"], "Error: --result needs the name of a file\n")])
+def test_nothing_is_said_as_nothing(words, says, shared):
+    got = cordon(*words, cwd=shared)
+    assert got.returncode in (64, 127) and got.stderr.startswith(says), got
+
+
+def test_a_result_is_for_no_more_readers_than_what_it_replaces(shared):
+    path = shared / "r.json"
+    for mode, after in ((0o600, 0o600), (0o400, 0o600), (0o777, 0o644), (None, 0o644)):
+        path.unlink(missing_ok=True)
+        if mode is not None:
+            path.write_text("old")
+            path.chmod(mode)
+        assert cordon("run", "--result", path, "--", "true", cwd=shared).returncode == 0
+        assert path.stat().st_mode & 0o777 == after and json.loads(path.read_text())["verdict"] == "ok", oct(mode or 0)
+
+
+def test_help_that_is_not_read_to_its_end(shared):
+    done = subprocess.run(["/bin/sh", "-c", f"{CORDON} run --help | head -1"], capture_output=True, text=True, cwd=shared)
+    assert done.stdout.startswith("usage: cordon run") and done.stderr == "", done

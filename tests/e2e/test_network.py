@@ -564,6 +564,34 @@ def test_host_port(net):
         assert bool(net.hits("inside", port=port)) == good
 
 
+@pytest.mark.parametrize("rules", ["allow_network = ['localhost:8080']", "allow_network = ['127.0.0.1:8080']",
+                                   "[sandbox.network]\nallow_host_port = [8080]"])
+def test_block_internal_that_is_said_holds_against_a_project(net, rules, shared):
+    """What the caller denies, a project's file cannot allow; what the caller says in the same place, it may."""
+    config = shared / "p.toml"
+    config.write_text(f"[sandbox]\n{rules}\n")
+    project = ["--config", config]
+    for opts, good in [(project, True), ([*project, "--block-internal=true"], False),
+                       (["--block-internal=true", "--allow-network", "localhost:8080"], True),
+                       ([*project, "--block-internal=true", "--allow-host-port", "8080"], True)]:
+        net.forget()
+        r = curl(net, "http://host.cordon:8080/", "-m", "5", opts=[*OK, *opts])
+        assert (r.out == "inside") == good == bool(net.hits("inside", port=8080)), f"{opts} {r}"
+    done = net.bare(CORDON, "explain", *map(str, project), "--block-internal=true", "--host", "host.cordon:8080")
+    assert done.stdout.startswith("refused by block_internal = true"), done
+
+
+def test_a_projects_range_opens_what_is_public(net, shared):
+    config = shared / "p.toml"
+    config.write_text("[sandbox]\nallow_network = ['203.0.113.0/24', '10.0.0.0/8', 'internal.test', 'meta.test', '*.local']\n")
+    opts = ["--config", config, "--block-internal=true"]
+    assert "hello from web" in curl(net, "http://203.0.113.10/", opts=opts).out
+    for target in ("internal.test", "10.0.0.5"):
+        r = curl(net, f"http://{target}/", "-m", "5", opts=opts)
+        assert r.verdict == "nonzero_exit" and "block_internal" in str(r.result["denials"]), f"{target} {r}"
+    assert not net.hits("inside")
+
+
 def test_host_port_nobody_listens_on(net):
     """A dial that leaves from the very port it goes to meets itself: that is nobody, not a host that echoes."""
     code = """import socket, sys
