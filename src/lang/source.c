@@ -183,9 +183,8 @@ static void source_checked(struct run_job *step)
 /* An image without the interpreter: no source ran, and nobody's command was not found. */
 static void source_interpreted(struct run_job *run)
 {
-    struct lang_job *job = run->data;
+    struct lang_job *job = run->source;
     run->on_done = job->then;
-    run->data = job->then_data;
     if (run->result.exit_code == RESULT_NOT_FOUND && run->result.error[0])
         source_missing(job, job->lang->run[0]);
     else
@@ -219,14 +218,13 @@ static int source_run(struct lang_job *job, struct cordon_err *err)
     run->n_files = job->n_files;
     run->stage = "run";
     if (!job->prepare_only && !job->compiles) {
-        job->then = run->on_done;
-        job->then_data = run->data;
+        if (run->on_done != source_interpreted) /* an interpreter that was lost was hooked, too */
+            job->then = run->on_done;
         run->on_done = source_interpreted;
-        run->data = job;
+        run->source = job;
         if (run_start(run, err) == 0)
             return 0;
         run->on_done = job->then;
-        run->data = job->then_data;
         return -1;
     }
     if (!job->prepare_only)

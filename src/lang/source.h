@@ -52,7 +52,6 @@ struct lang_job {
     char key[SHA256_HEX];
     bool open, compiles;
     void (*then)(struct run_job *run); /* the caller's on_done, while the interpreter runs */
-    void *then_data;
     bool prepare_only; /* set before lang_start() */
 };
 

@@ -68,6 +68,7 @@ struct run_job {
     struct result result; /* valid once done */
     void (*on_done)(struct run_job *job);
     void *data;
+    void *source; /* whose source it is: lang/source.c */
 };
 
 /* Puts what the caller named in the place of what the probe found: the group, or the run fails.

@@ -472,6 +472,8 @@ def test_an_entry_is_never_pythons_own(grade):
         assert report["passed"] == 0 and f"does not define {name!r}" in report["details"][0]["message"] + (report["error"] or ""), report
         right = "def sum(x): return x + ''\n" if "TypeError" in tests else own % name
         assert statuses(grade(tests, right, "--entry", name)) == ["passed"], tests
+    report = grade("import pytest\nfrom math import *\nx = factorial(3)\ndef test_a(): assert x == 6\n", none, "--entry", "factorial")
+    assert report["passed"] == 0 and "another 'factorial'" in report["error"], report
     tests = ">>> from math import *\n>>> factorial(3)\n6\n>>> sum([1, 2])\n3\n"
     assert statuses(grade(tests, none, "--entry", "factorial", "--doctest")) == ["passed", "error", "passed"]
     assert statuses(grade(tests, own % "factorial", "--entry", "factorial", "--doctest")) == ["passed"] * 3

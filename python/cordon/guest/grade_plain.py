@@ -196,11 +196,11 @@ def _script(suite, steps, space):
     with Captured() as captured:
         for step in steps:
             node, code, number = step.node, step.code, step.number
-            if number is not None and broken and broken & _names(node, ast.Load):
+            if number is not None and broken and broken & names(node, ast.Load):
                 suite.result(number, "not_run", "needs what failed before it")
                 continue
-            if broken and broken & _names(node, ast.Load) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                broken |= _names(node, ast.Store)
+            if broken and broken & names(node, ast.Load) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                broken |= names(node, ast.Store)
                 continue
             if number is not None:
                 _one(suite, number, lambda code=code: exec(code, space))
@@ -211,7 +211,7 @@ def _script(suite, steps, space):
                 if step.imports:
                     suite.bind(space, again=True)
             except (Exception, SystemExit, grade_side.Trouble) as e:
-                broken |= _names(node, ast.Store)
+                broken |= names(node, ast.Store)
                 if not said:
                     suite.broken("line %d of the tests failed: %s" % (node.lineno, describe(e)))
                 said = True
@@ -229,7 +229,7 @@ def _future(tree):
     return flags
 
 
-def _names(node, context):
+def names(node, context):
     found = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name) and isinstance(inner.ctx, context)
              and inner.id[0] != "@"}  # what grade_words put there
     if context is ast.Store:
@@ -269,10 +269,16 @@ def _message(error):
 def _functions(suite, items, space):
     """Test functions, each between setup_function and teardown_function, all after setup_module."""
     wanted = [(number, item.name) for number, item in enumerate(items) if item.kind == "function"]
-    hidden = sorted(name for name, value in space.items() if name.startswith("test") and type(value) is type(find)
-                    and value.__globals__ is space and name not in {name for _, name in wanted})
+    shown = {name for _, name in wanted}
+    hidden = sorted(name for name, value in space.items() if name.startswith("test") and name not in shown
+                    and _is_own_function(suite, space, name, value))
     if hidden:
         suite.broken("test functions that reading the file does not show: %s" % ", ".join(hidden))
+    shown = {item.name for item in items if item.kind == "class"}
+    hidden = sorted(name for name, value in space.items() if name.startswith("Test") and name not in shown
+                    and _is_own_class(value))
+    if hidden:
+        suite.broken("test classes that reading the file does not show: %s" % ", ".join(hidden))
     if not wanted or not _around(suite, space, "setup_module"):
         return
     for number, name in wanted:
@@ -282,6 +288,20 @@ def _functions(suite, items, space):
         else:
             _one(suite, number, lambda function=function: _function(space, function))
     _around(suite, space, "teardown_module")
+
+
+def _is_own_function(suite, space, name, value):
+    """Wrapped, in part applied or behind a value of the submission's, but what the file means to be called."""
+    if type(value) is type(find):
+        return value.__globals__ is space or value.__module__ == "tests"
+    return name in suite.own and callable(value) and not isinstance(value, type)
+
+
+def _is_own_class(value):
+    unittest = sys.modules.get("unittest")
+    return isinstance(value, type) and value.__module__ == "tests" and not (
+        unittest is not None and issubclass(value, unittest.TestCase)) and any(
+        part.startswith("test") and callable(content) for kind in value.__mro__ for part, content in vars(kind).items())
 
 
 def _around(suite, space, name):

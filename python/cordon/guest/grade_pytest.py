@@ -1,11 +1,10 @@
 """Test files written for pytest. Runs in the sandbox of the tests.
 
-pytest collects with the submission's names deferred, so that the list of tests cannot depend on it; then they
-are bound, and the tests run.
+pytest collects them twice. First without the submission, whose names stand for nothing then: this says which tests there
+are, and is sent before the submission gets its text. Then with it, and the tests run if what is collected is the same.
 """
 import ast
 import inspect
-import operator
 import os
 import sys
 
@@ -13,47 +12,102 @@ import grade_plain
 import grade_side
 from grade_words import Captured, Deferred, describe, ran
 
+MODULE = "test_file"
+
 
 def run(suite, tree):
-    import tempfile
-    import pytest
-    from _pytest.assertion import rewrite
-    folder = tempfile.mkdtemp()
-    path = os.path.join(folder, "test_file.py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(suite.text)
-    original = rewrite.AssertionRewritingHook.exec_module
-
-    def exec_module(self, module):
-        if getattr(module, "__file__", None) == path or module.__name__ == "test_file":
-            for name, value in suite.globals(tree).items():
-                if name not in ("__name__", "__file__"):
-                    module.__dict__[name] = value
-            for name in suite.ordered(module.__dict__):
-                module.__dict__[name] = Deferred(suite, name)
-        original(self, module)
-
-    rewrite.AssertionRewritingHook.exec_module = exec_module
-    sys.dont_write_bytecode = True
-    plugin = _Plugin(suite, path, tree)
-    os.chdir(folder)
-    with Captured():
-        status = pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--noconftest", "-c", os.devnull,
-                              "--rootdir", folder, "--capture=sys", path], plugins=[plugin])
-    if not plugin.numbers and not plugin.errors:
+    names = _counted(suite, tree)
+    if names is None or not suite.collected(names):
+        return
+    plugin = _Run(suite, tree, names)
+    status = _main(suite, tree, suite.text, plugin)
+    if not plugin.numbers and not plugin.is_told:
         suite.broken("pytest found no tests (status %d)" % status)
     if plugin.gone is not None:
         raise plugin.gone
 
 
+def _counted(suite, tree):
+    """The names of the tests; None: there are none, and it was said why."""
+    plugin = _Plugin(suite, tree)
+    status = _main(suite, tree, _without_asserts(suite.text), plugin)
+    grade_side.Trouble.seen = None
+    if plugin.errors:
+        suite.broken("the tests cannot be collected: %s" % plugin.errors[0])
+    elif plugin.names is None:
+        suite.broken("pytest found no tests (status %d)" % status)
+    elif not plugin.names:
+        suite.broken("no tests were found")
+    else:
+        left_out = _left_out(tree, plugin.names)
+        if left_out:
+            suite.broken("tests that pytest does not collect: %s" % ", ".join(left_out))
+        return plugin.names
+    return None
+
+
+def _left_out(tree, names):
+    """Classes with tests that pytest passes over (one with __init__, say), unless they say that it should."""
+    wanted = grade_plain.plain_classes(tree) - {name.split(".")[0] for name in names}
+    return sorted(node.name for node in tree.body if isinstance(node, ast.ClassDef) and node.name in wanted
+                  and not any(isinstance(inner, ast.Name) and inner.id == "__test__" for inner in ast.walk(node)))
+
+
+def _without_asserts(text):
+    """Without those at the top: what they are about is not there yet. Line by line the same otherwise."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.encode("utf-8", "surrogatepass").split(b"\n")
+    for node in reversed(ast.parse(text).body):
+        if isinstance(node, ast.Assert):
+            first, last = node.lineno - 1, node.end_lineno - 1
+            rest = lines[last][node.end_col_offset:]
+            lines[first:last + 1] = [lines[first][:node.col_offset] + b"pass" + rest] + [b""] * (last - first)
+    return b"\n".join(lines).decode("utf-8", "surrogatepass")
+
+
+def _main(suite, tree, text, plugin):
+    import tempfile
+    import pytest
+    from _pytest.assertion import rewrite
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, MODULE + ".py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    original = rewrite.AssertionRewritingHook.exec_module
+
+    def exec_module(self, module):
+        if getattr(module, "__file__", None) == path or module.__name__ == MODULE:
+            for name, value in suite.globals(tree).items():
+                if name not in ("__name__", "__file__"):
+                    module.__dict__[name] = value
+            if suite.side is not None:
+                suite.bind(module.__dict__)
+            else:
+                for name in suite.ordered(module.__dict__):
+                    module.__dict__[name] = Deferred(suite, name)
+        original(self, module)
+        if suite.side is not None:
+            plugin.rebound(module)
+
+    rewrite.AssertionRewritingHook.exec_module = exec_module
+    sys.modules.pop(MODULE, None)
+    sys.dont_write_bytecode = True
+    os.chdir(folder)
+    try:
+        with Captured():
+            return pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--noconftest", "-c", os.devnull,
+                                "--rootdir", folder, "--capture=sys", path], plugins=[plugin])
+    finally:
+        rewrite.AssertionRewritingHook.exec_module = original
+
+
 class _Plugin:
-    def __init__(self, suite, path, tree):
-        self.suite, self.path, self.tree = suite, path, tree
-        self.never = {}  # tests that would not run, and why
-        self.numbers = {}
+    """Collects, and runs nothing."""
+
+    def __init__(self, suite, tree):
+        self.suite, self.tree = suite, tree
+        self.names = None
         self.errors = []
-        self.parts = {}
-        self.gone = None
 
     def pytest_collectreport(self, report):
         if report.failed:
@@ -61,69 +115,68 @@ class _Plugin:
             self.errors.append(text.rpartition(" grade_side.Trouble: ")[2] if " grade_side.Trouble: " in text else text)
 
     def pytest_collection_finish(self, session):
+        self.names = [item.nodeid.partition("::")[2].replace("::", ".") for item in session.items]
+        session.items.clear()
+
+
+class _Run(_Plugin):
+    def __init__(self, suite, tree, names):
+        super().__init__(suite, tree)
+        self.wanted = names
+        self.never = {}  # tests that would not run, and why
+        self.numbers = {}
+        self.parts = {}
+        self.gone = None
+        self.is_told = False
+
+    def pytest_collection_finish(self, session):
+        items = list(session.items)
+        super().pytest_collection_finish(session)
+        problem = self._problem()
+        if problem:
+            self.suite.broken(problem)
+            self.is_told = True
+            grade_side.Trouble.seen = None
+            return
+        session.items[:] = items
+        self.numbers = {item.nodeid: number for number, item in enumerate(items)}
+        self.never = {item.nodeid: reason for item in items for reason in [_never(item)] if reason is not None}
+
+    def rebound(self, module):
+        """Names that are the submission's by order, and that an import of the tests put another's in the place of."""
+        lost = [name for name in self.suite.ordered(module.__dict__) if name not in self.suite.own
+                and module.__dict__.get(name) is not self.suite.bound.get(name)]
+        used = {name for node in self.tree.body if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+                for name in grade_plain.names(node, ast.Load)}
+        self.errors += ["the tests import another %r and use it before they begin" % name for name in lost if name in used]
+        self.suite.bind(module.__dict__, again=True)
+
+    def _problem(self):
+        if getattr(self.suite.side, "gone", None) is not None:
+            return str(self.suite.side.gone)
         if self.errors:
-            self.suite.broken("the tests cannot be collected: %s" % self.errors[0])
-            session.items.clear()
-            return
-        if self.suite.calls and any(isinstance(node, ast.Assert) for node in self.tree.body):
-            self.suite.broken("asserts beside tests that need pytest, about what is called before them: put them into a test")
-            session.items.clear()
-            return
-        names = [item.nodeid.partition("::")[2].replace("::", ".") for item in session.items]
-        if not names:
-            self.suite.broken("no tests were found")
-            return
-        left_out = self._left_out(names) + self._wrapped(session.items)
-        if left_out:
-            self.suite.broken("tests that pytest does not collect: %s" % ", ".join(left_out))
-        self.numbers = {item.nodeid: number for number, item in enumerate(session.items)}
-        self.never = {item.nodeid: reason for item in session.items for reason in [_never(item)] if reason is not None}
-        if not self.suite.collected(names) or not self._bind(session.items):
-            session.items.clear()
+            return "the tests cannot be collected with this submission: %s" % self.errors[0]
+        if list(map(_shape, self.names)) != list(map(_shape, self.wanted)):
+            return "which tests there are depends on the submission"
+        hidden = self._hidden(sys.modules[MODULE])
+        return "tests that a value of the submission's stands for: %s" % ", ".join(hidden) if hidden else None
 
-    def _left_out(self, names):
-        """Classes with tests that pytest passes over (one with __init__, say), unless they say that it should."""
-        wanted = grade_plain.plain_classes(self.tree) - {name.split(".")[0] for name in names}
-        return sorted(node.name for node in self.tree.body if isinstance(node, ast.ClassDef) and node.name in wanted
-                      and not any(isinstance(inner, ast.Name) and inner.id == "__test__" for inner in ast.walk(node)))
-
-    def _wrapped(self, items):
-        """Tests that a decorator of the submission's stands for: nobody knows yet what it makes of them."""
-        return sorted({name for item in items for kind in (item.module, getattr(item, "cls", None)) if kind is not None
-                       for name, value in vars(kind).items() if type(value) is Deferred and name in _functions(self.tree)})
+    def _hidden(self, module):
+        """Behind a decorator of the submission's, say: pytest does not see that they are tests."""
+        seen, collected = set(), set(map(_shape, self.names))
+        for name, value in vars(module).items():
+            if name in self.suite.own and name.startswith(("test", "Test")) and _is_its(value):
+                seen.add(name)
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                seen.update("%s.%s" % (name, part) for kind in value.__mro__ for part, content in vars(kind).items()
+                            if part.startswith("test") and _is_its(content))
+        return sorted(seen - collected)
 
     def pytest_pyfunc_call(self, pyfuncitem):
         """As pytest does it, but for what a function returned that should have run."""
         if inspect.iscoroutinefunction(pyfuncitem.obj) or pyfuncitem.nodeid in self.never:
             return None
         ran(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
-        return True
-
-    def _bind(self, items):
-        """The submission is there: what stands for its values is replaced by them, wherever collecting has put it."""
-        real = _Real(self.suite)
-        try:
-            for call in self.suite.calls:
-                call.make(real.value)
-        except grade_side.SubmissionGone as e:
-            self.gone = e
-            return False
-        except (Exception, grade_side.Trouble) as e:
-            grade_side.Trouble.seen = None
-            return self.suite.broken("what is called before the tests failed: %s" % describe(e))
-        try:
-            for module in {item.module for item in items}:
-                self.suite.bind(module.__dict__)
-                real.names_of(module.__dict__, module.__name__)
-            for item in items:
-                if hasattr(item, "callspec"):
-                    real.inside(item.callspec.params)
-                for mark in item.iter_markers():
-                    real.inside(mark.kwargs)
-                    object.__setattr__(mark, "args", real.value(mark.args))
-        except grade_side.Missing as e:
-            grade_side.Trouble.seen = None
-            return self.suite.broken(str(e))
         return True
 
     def pytest_runtest_logstart(self, nodeid, location):
@@ -166,74 +219,14 @@ class _Plugin:
         return None
 
 
-def _functions(tree):
-    return {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-            and node.name.startswith("test")}
+def _shape(name):
+    """Without parameters, whose names may be the submission's values."""
+    return name.partition("[")[0]
 
 
-class _Real:
-    """Deferred names, and containers of such, as what they stand for."""
-
-    def __init__(self, suite):
-        self._suite, self._known, self._seen = suite, {}, set()
-
-    def value(self, value):
-        kind = type(value)
-        if kind is Deferred:
-            path = value.__cordon_path__
-            if path not in self._known:
-                self._known[path] = value.__cordon_its__()
-            return self._known[path]
-        if kind in (tuple, frozenset):
-            parts = kind(map(self.value, value))
-            return value if all(map(operator.is_, parts, value)) else parts
-        if kind in (list, dict, set):
-            self.inside(value)
-        return value
-
-    def inside(self, value):
-        """What can be changed is changed where it is: others may have it, too."""
-        if id(value) in self._seen:
-            return
-        self._seen.add(id(value))
-        if type(value) is list:
-            value[:] = map(self.value, value)
-        elif type(value) is set:
-            parts = list(map(self.value, value))
-            value.clear()
-            value.update(parts)
-        else:
-            pairs = [(self.value(key), self.value(content)) for key, content in value.items()]
-            value.clear()
-            value.update(pairs)
-
-    def names_of(self, space, module):
-        """Global names, attributes of classes, defaults of functions."""
-        for name, value in list(space.items()):
-            if name == "__builtins__":
-                continue
-            real = self.value(value)
-            if real is not value:
-                space[name] = real
-            self._deeper(value, module)
-
-    def _deeper(self, value, module):
-        value = getattr(value, "__func__", value) if isinstance(value, (classmethod, staticmethod)) else value
-        if getattr(value, "__module__", None) != module or id(value) in self._seen:
-            return
-        if isinstance(value, type):
-            self._seen.add(id(value))
-            for name, content in list(vars(value).items()):
-                real = self.value(content)
-                if real is not content:
-                    setattr(value, name, real)
-                self._deeper(content, module)
-        elif inspect.isfunction(value):
-            self._seen.add(id(value))
-            if value.__defaults__:
-                value.__defaults__ = self.value(value.__defaults__)
-            if value.__kwdefaults__:
-                self.inside(value.__kwdefaults__)
+def _is_its(value):
+    value = getattr(value, "__func__", value) if isinstance(value, (classmethod, staticmethod)) else value
+    return isinstance(value, (Deferred, grade_side.Handle))
 
 
 def _never(item):

@@ -591,7 +591,7 @@ def _copy_into(ours, theirs):
     elif isinstance(ours, (dict, set)):
         ours.clear()
         ours.update(theirs)
-    elif type(ours).__qualname__ == "deque":
+    elif wire.is_deque(ours):
         ours.clear()
         ours.extend(theirs)
 
@@ -600,6 +600,6 @@ def _is_plain(value):
     """Nothing in it is asked of the submission."""
     if isinstance(value, dict):
         return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
-    if isinstance(value, (list, tuple, set, frozenset)) or type(value).__qualname__ == "deque":
+    if isinstance(value, (list, tuple, set, frozenset)) or wire.is_deque(value):
         return all(map(_is_plain, value))
     return not isinstance(value, Handle)

@@ -49,7 +49,6 @@ class Suite:
         self._prelude = None
         self._imports = None
         self.space = {}  # where the tests run
-        self.calls = []  # of the submission, while tests are collected
         self.bound = {}  # names that are the submission's by order
         side_module.Trouble.seen = None
 
@@ -305,40 +304,22 @@ def execute(suite, run):
 
 
 def needs_pytest(tree, text):
-    """Has the file tests only pytest runs: fixtures, plain Test classes, or what it uses of pytest is more than a
-    function that stands by itself?"""
-    wants, tests = False, False
-    uses = "pytest" in text and _uses_pytest(tree)
+    """Has the file tests only pytest runs: fixtures, plain Test classes, or whatever where it uses pytest?"""
+    uses, wants, tests = False, False, False
+    for node in ast.walk(tree) if "pytest" in text else ():
+        if isinstance(node, ast.Import):
+            uses = uses or any(alias.name.split(".")[0] == "pytest" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            uses = uses or (node.module or "").split(".")[0] == "pytest"
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test"):
             args = node.args
-            required = len(args.posonlyargs) + len(args.args) - len(args.defaults)
+            required = len(args.posonlyargs) + len(args.args) - len(args.defaults) + args.kw_defaults.count(None)
             tests, wants = True, wants or required > 0
         elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
             import grade_plain
             tests, wants = True, wants or node.name in grade_plain.plain_classes(tree)
     return (wants or uses and tests) and importlib.util.find_spec("pytest") is not None
-
-
-_BY_ITSELF = ("approx", "deprecated_call", "fail", "raises", "skip", "warns")
-
-
-def _uses_pytest(tree):
-    by_itself = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            if any(alias.name.startswith("pytest.") or alias.name == "pytest" and alias.asname for alias in node.names):
-                return True
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pytest":
-            if node.module != "pytest" or any(alias.name not in _BY_ITSELF for alias in node.names):
-                return True
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pytest":
-            if node.attr not in _BY_ITSELF:
-                return True
-            by_itself.add(node.value)
-        elif isinstance(node, ast.Name) and node.id == "pytest" and node not in by_itself:
-            return True
-    return False
 
 
 class _Finder:

@@ -7,6 +7,7 @@ without `os`: importing those costs more than most submissions cost to run.
 """
 from _json import encode_basestring_ascii as _quoted, make_scanner as _make_scanner
 import posix
+import sys
 
 MAX_FRAME = 16 * 1024 * 1024
 MAX_DEPTH = 100
@@ -182,19 +183,28 @@ def _container(kind, value):
     """What of `collections` holds plain data and has a type worth keeping: its name, what makes it, what it holds."""
     if issubclass(kind, tuple):
         fields = getattr(kind, "_fields", None)
-        if type(fields) is tuple and len(fields) == tuple.__len__(value) and all(type(name) is str for name in fields):
+        if type(fields) is tuple and len(fields) == tuple.__len__(value) and _are_names([kind.__name__, *fields]):
             return "tuple", [kind.__name__, *fields], list(tuple.__iter__(value))
     elif kind.__module__ == "collections":
         if issubclass(kind, dict) and kind.__qualname__ in ("Counter", "OrderedDict"):
             return kind.__qualname__, None, list(_pairs(value))
-        if kind.__qualname__ == "deque":
+        if is_deque(value) and (value.maxlen is None or type(value.maxlen) is int and value.maxlen <= sys.maxsize):
             return "deque", value.maxlen, list(value)
     return None
 
 
+def is_deque(value):
+    return type(value).__module__ == "collections" and type(value).__qualname__ == "deque"
+
+
 def can_change(value):
     """May whoever is given it change it?"""
-    return isinstance(value, (list, dict, set, bytearray)) or type(value).__qualname__ == "deque"
+    return isinstance(value, (list, dict, set, bytearray)) or is_deque(value)
+
+
+def _are_names(names):
+    return len(names) <= 100 and all(type(name) is str and len(name) <= 100 and name.isascii() and name.isidentifier()
+                                     and name[0] != "_" for name in names)
 
 
 def _numpy(value, out, other, depth):
@@ -243,7 +253,7 @@ def decoder(handle):
             value, end = scan(text, 0)
         except StopIteration:
             raise WireError("a message that is no JSON") from None
-        except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, ImportError) as e:
+        except (ValueError, TypeError, ArithmeticError, RecursionError, MemoryError, ImportError, SyntaxError) as e:
             raise WireError("a message that cannot be read: %s" % str(e)[:200]) from None
         if end != len(text):
             raise WireError("a message with more behind it")
@@ -359,15 +369,14 @@ def _held(row):
     import collections
     if name in ("Counter", "OrderedDict"):
         return getattr(collections, name)(_dict(items))
-    if name == "deque" and (about is None or type(about) is int and 0 <= about <= MAX_FRAME):
+    if name == "deque" and (about is None or type(about) is int and 0 <= about <= sys.maxsize):
         return collections.deque(items, about)
-    if name != "tuple" or type(about) is not list or len(about) != len(items) + 1 or len(about) > 256 \
-            or not all(type(part) is str and len(part) <= 200 for part in about):
+    if name != "tuple" or type(about) is not list or len(about) != len(items) + 1 or not _are_names(about):
         raise ValueError("not a container")
     kind = _named.get(tuple(about))
     if kind is None:
-        if len(_named) >= 256:
-            _named.clear()
+        if len(_named) >= 256:  # kinds cost more than what they hold
+            return tuple(items)
         kind = _named[tuple(about)] = collections.namedtuple(about[0], about[1:], rename=True)
     return kind._make(items)
 

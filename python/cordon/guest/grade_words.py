@@ -15,20 +15,12 @@ MAX_OUTPUT = 64 * 1024
 
 # ---- names of the submission's in test code ------------------------------------------------------
 
-class Call:
-    """What a call of a deferred name will give: `suite.calls` are made in their order once the submission is there."""
-
-    def __init__(self, function, args, keywords):
-        self.function, self.args, self.keywords = function, args, keywords
-
-    def make(self, real):
-        self.args, self.keywords = real(list(self.args)), real(dict(self.keywords))
-        self.value = self.function.__cordon_its__()(*self.args, **self.keywords)
+_CALLED = "(...)"
 
 
 class Deferred:
     """A name of the submission's that was imported before the submission runs, or that it does not define. Every use is
-    one of what it stands for; while tests are collected it can be called, and what that gives is deferred, too."""
+    one of what it stands for. While tests are only counted it can be called; what that gives stands for nothing."""
 
     def __init__(self, suite, *path):
         vars(self).update(__cordon_suite__=suite, __cordon_path__=path)
@@ -39,16 +31,16 @@ class Deferred:
             value = suite.its(name)
         except KeyError:
             raise Missing(name) from None
+        if _CALLED in more:
+            raise side_module.Trouble("the tests kept %r from when they were counted" % self)
         for part in more:
-            value = part.value if type(part) is Call else getattr(value, part)
+            value = getattr(value, part)
         return value
 
     def __call__(self, *args, **keywords):
-        suite = self.__cordon_suite__
-        if suite.side is not None:
-            return self.__cordon_its__()(*args, **keywords)
-        suite.calls.append(Call(self, args, keywords))
-        return Deferred(suite, *self.__cordon_path__, suite.calls[-1])
+        if self.__cordon_suite__.side is None:
+            return Deferred(self.__cordon_suite__, *self.__cordon_path__, _CALLED)
+        return self.__cordon_its__()(*args, **keywords)
 
     def __getattr__(self, name):
         if name.startswith("_"):  # what pytest asks everything for
@@ -61,8 +53,7 @@ class Deferred:
         setattr(self.__cordon_its__(), name, value)
 
     def __repr__(self):
-        return "<%s of the submission>" % ".".join(
-            "(...)" if type(part) is Call else part for part in self.__cordon_path__).replace(".(", "(")
+        return "<%s of the submission>" % ".".join(self.__cordon_path__).replace("." + _CALLED, _CALLED)
 
     def __hash__(self):
         return id(self) if self.__cordon_suite__.side is None else hash(self.__cordon_its__())
@@ -202,7 +193,8 @@ def describe(error):
     line = getattr(error, "__cordon_line__", 0)
     if isinstance(error, SyntaxError) and error.lineno:
         line, text = error.lineno, error.msg
-    return kind + (": " + text if text else "") + (" (submission, line %d)" % line if line else "")
+    return kind + (": " + text if text else "") + (
+        " (submission, line %d)" % line if line and not text.endswith("line %d)" % line) else "")
 
 
 def status_of(error):
