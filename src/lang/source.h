@@ -52,7 +52,7 @@ struct lang_job {
     char key[SHA256_HEX];
     bool open, compiles;
     void (*then)(struct run_job *run); /* the caller's on_done, while the interpreter runs */
-    bool prepare_only; /* set before lang_start() */
+    bool prepare_only;                 /* set before lang_start() */
 };
 
 /* run carries loop, host, policy, options, on_done and data as for run_start(); argv, files and
