@@ -23,8 +23,7 @@
 /* A file of the host, or bytes; neither: empty. */
 struct cases_text {
     const char *path;
-    const char
-        *folder; /* the file is below it, links included; the path begins with it. NULL: anywhere */
+    const char *folder; /* path begins with it and lies below it, links included; or NULL */
     const char *data;
     size_t len;
 };

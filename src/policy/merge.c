@@ -205,8 +205,7 @@ static int list_merge(struct policy_value *v, struct assign *a, struct cordon_er
         a->value.origin.name = NULL;
     }
     v->num |= a->value.num;
-    /* `false` leaves a list that is all there is as if nobody had said it; an empty one is nothing
-     */
+    /* `false` leaves such a list as if nobody had said it; an empty one allows nothing */
     v->set = !(a->clear && v->n_items == 0 && is_one_of(a->id, only_lists, ARRAY_SIZE(only_lists)));
     return 0;
 }

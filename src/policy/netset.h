@@ -18,8 +18,7 @@ struct netset_rule {
     struct netrule rule;
     char *text;     /* "allow_network = *.github.com", as explain and denials show it; owned */
     char *origin;   /* "cordon.toml:7"; owned */
-    bool is_barred; /* a project's, where somebody else said block_internal: opens nothing internal
-                     */
+    bool is_barred; /* opens nothing internal: a project's, and somebody else said block_internal */
 };
 
 struct netset {

@@ -10,8 +10,7 @@ struct why {
     char rule[512];   /* "allow_read = /data", "private /tmp", "runtime", "default" */
     char origin[512]; /* "cordon.toml:7", or empty for what holds in any case */
     const char *note; /* what the answer alone would make people believe wrongly, or NULL */
-    bool is_scratch;  /* in a folder of the guest's own: what the host has by that path is not there
-                       */
+    bool is_scratch;  /* in the guest's own: what the host has by that path is not there */
 };
 
 /* path as the guest sees it; a relative one starts in its working directory. */
