@@ -120,9 +120,15 @@ static int lock_filter(void)
     return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
 }
 
+#ifdef __SANITIZE_ADDRESS__
+#define LOCK_DATA RLIM_INFINITY /* its map of all memory is counted as ours */
+#else
+#define LOCK_DATA ((rlim_t)1 << 30)
+#endif
+
 static int lock_limits(void)
 {
-    const struct rlimit core = {1, 1}, none = {0, 0}, memory = {1u << 30, 1u << 30};
+    const struct rlimit core = {1, 1}, none = {0, 0}, memory = {LOCK_DATA, LOCK_DATA};
     return setrlimit(RLIMIT_CORE, &core) < 0 || setrlimit(RLIMIT_FSIZE, &none) < 0 ||
                    setrlimit(RLIMIT_NPROC, &none) < 0 || setrlimit(RLIMIT_DATA, &memory) < 0
                ? -1
